@@ -1,0 +1,53 @@
+# Every target sets up .venv by itself, and installs again only when pyproject.toml or constraints.txt changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export HF_HUB_OFFLINE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check format bench soak docs clean
+
+help:
+	@echo "make demo    the main job, offline, on the embedded default"
+	@echo "make test    checks and tests (what continuous integration runs)"
+	@echo "make check   ruff, mypy, import layers"
+	@echo "make format  let ruff rewrite the code's layout"
+	@echo "make bench   every claim about speed, measured (BENCH=--quick for a short run)"
+	@echo "make soak    long randomized tests"
+	@echo "make docs    the documentation as a web site in site/"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("cplsr needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/cplsr demo
+
+test: check
+	$(BIN)/python -m pytest -n 2 -m "not soak"
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	@for script in $$(ls benchmarks/*.py | grep -v claims.py); do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m soak
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,45 @@
+"""Cross-domain few-shot image classification with coalescent projections and latent space reservation.
+
+Everything public is importable from here; the modules behind the names load when a name is first used, so that
+`import cplsr` and `cplsr --help` stay fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "InputError": "cplsr.errors",
+    "load_backbone": "cplsr.backbones.load",
+    "Backbone": "cplsr.backbones.backbone",
+    "attach": "cplsr.adapters.attach",
+    "detach": "cplsr.adapters.attach",
+    "merge": "cplsr.adapters.attach",
+    "save_adapter": "cplsr.adapters.store",
+    "load_adapter": "cplsr.adapters.store",
+    "push_adapter": "cplsr.adapters.store",
+    "coalescent_from_update": "cplsr.adapters.closed_form",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+if TYPE_CHECKING:
+    from cplsr.adapters.attach import attach, detach, merge
+    from cplsr.adapters.closed_form import coalescent_from_update
+    from cplsr.adapters.store import load_adapter, push_adapter, save_adapter
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.backbones.load import load_backbone
+    from cplsr.errors import InputError
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'cplsr' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,86 @@
+"""What every adapter is: parameters for the points of a block, and how they are stored and folded."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.fingerprint import fingerprint_of
+from cplsr.backbones.points import Points
+from cplsr.errors import InputError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an adapter has to know of the backbone it is made for."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    dim: int
+    tokens: int
+    rotary: bool
+
+    @classmethod
+    def of(cls, backbone: Backbone) -> Shape:
+        """The shape of a loaded backbone."""
+        return cls(
+            layers=backbone.layers,
+            heads=backbone.heads,
+            head_dim=backbone.head_dim,
+            dim=backbone.dim,
+            tokens=backbone.tokens,
+            rotary=backbone.rotary,
+        )
+
+
+class Adapter(Points, ABC):
+    """Trainable parameters that act at some of the `Points` of every block.
+
+    A kind of adapter is one file with one final subclass: a constructor that takes a `Shape` and keyword options and
+    makes the parameters in layer order, the points it overrides, and `fold` if it can disappear into the weights.
+    """
+
+    kind: ClassVar[str]
+    options: dict[str, Any]
+
+    def install(self, backbone: Backbone) -> None:
+        """Change modules of the backbone where points do not suffice (most kinds need nothing here)."""
+
+    def uninstall(self, backbone: Backbone) -> None:
+        """Undo `install`."""
+
+    def fold(self, backbone: Backbone) -> None:
+        """Write the adapter's effect into the weights of `backbone`, which is a copy made for it."""
+        raise InputError(f"{self.kind!r} has no equivalent in the backbone's weights and cannot be merged")
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the parameters; kind and options are part of the names."""
+        head = f"{self.kind} {sorted(self.options.items())} "
+        return fingerprint_of({head + name: tensor for name, tensor in self.state_dict().items()})
+
+
+def chosen_layers(layers: tuple[int, ...] | list[int] | None, shape: Shape) -> tuple[int, ...]:
+    """The layers an adapter acts on: all, or the given ones in order; negative numbers count from the end."""
+    if layers is None:
+        return tuple(range(shape.layers))
+    if wrong := [layer for layer in layers if not -shape.layers <= layer < shape.layers]:
+        raise InputError(f"layers {wrong} do not exist; the backbone has {shape.layers}, counted from 0")
+    return tuple(sorted({layer % shape.layers for layer in layers}))
+
+
+def one_of(value: str, choices: tuple[str, ...], option: str) -> str:
+    """Check a word against its choices."""
+    if value not in choices:
+        raise InputError(f"{option}={value!r} is not known: give {' or '.join(choices)}")
+    return value
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A random stream of its own for the start values of an adapter."""
+    return torch.Generator().manual_seed(seed)

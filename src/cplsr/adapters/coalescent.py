@@ -1,0 +1,136 @@
+"""The coalescent projection (CP)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cplsr.adapters.base import Adapter, Shape, chosen_layers, one_of, seeded
+from cplsr.adapters.query_projection import fold, project_query
+from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
+
+Matrices = Float[Tensor, "heads head_dim head_dim"]
+
+
+class Coalescent(Adapter):
+    """softmax(Q C Kᵀ / √d_k) V with a learnable C between query and key (Eq. 3).
+
+    sharing: `per_head`, one d_k x d_k matrix per head of a layer, or `shared`, one for all its heads.
+    constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
+        (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
+    init: `identity`, so that step 0 is the frozen model, or `near_identity`: off-diagonal normal with std 0.02.
+    layers: the blocks that get one; default all.
+
+    C is a right factor of the query projection, so it is applied to the weights or the tokens, whichever is cheaper
+    (`query_projection`), and can be folded away. Behind a rotary position it acts on the rotated queries, and cannot.
+    """
+
+    kind: ClassVar[str] = "coalescent"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        sharing: str = "per_head",
+        constraint: str = "free",
+        init: str = "identity",
+        layers: tuple[int, ...] | list[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        one_of(sharing, ("per_head", "shared"), "sharing")
+        one_of(constraint, ("free", "mahalanobis"), "constraint")
+        one_of(init, ("identity", "near_identity"), "init")
+        self.heads, self.rotary = shape.heads, shape.rotary
+        self.mahalanobis = constraint == "mahalanobis"
+        heads = 1 if sharing == "shared" else shape.heads
+        generator = seeded(seed)
+        self.C = nn.ParameterDict(
+            {
+                str(layer): nn.Parameter(_start(heads, shape.head_dim, init, generator))
+                for layer in chosen_layers(layers, shape)
+            }
+        )
+
+    def projection(self, layer: int) -> Matrices | None:
+        """C of a layer as it acts, (heads or 1, d_k, d_k); `None` where the layer has none."""
+        if str(layer) not in self.C:
+            return None
+        stored = self.C[str(layer)]
+        if not self.mahalanobis:
+            return stored
+        P = stored.tril()
+        return P @ P.transpose(1, 2)
+
+    def projections(self) -> dict[int, Tensor]:
+        """Every C by its layer."""
+        return {int(layer): C for layer in self.C if (C := self.projection(int(layer))) is not None}
+
+    def symmetry_penalty(self) -> Float[Tensor, ""]:
+        """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
+        return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
+
+    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
+        """X W_q C + b_q C."""
+        C = None if self.rotary else self._per_head(layer)
+        if C is None:
+            return projection(x)
+        linear: Any = projection
+        return project_query(x, linear.weight, linear.bias, C)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Behind a rotary position: softmax(R(Q) C R(K)ᵀ / √d_k) V."""
+        C = self._per_head(layer) if self.rotary else None
+        if C is not None:
+            queries = queries @ C.to(queries.dtype)
+        return super().attend(layer, queries, keys, values)
+
+    def fold(self, backbone: Backbone) -> None:
+        """W_q ← W_q C and b_q ← b_q C."""
+        if self.rotary:
+            raise InputError(
+                f"{backbone.source!r} rotates queries and keys between their projection and their product, so C is no "
+                "factor of the query projection and cannot be merged: keep the adapter attached"
+            )
+        for layer, block in enumerate(backbone.blocks):
+            C = self._per_head(layer)
+            if C is not None:
+                query: Any = block.attention.q_proj
+                weight, bias = fold(query.weight, query.bias, C.detach())
+                query.weight.data = weight
+                if bias is not None:
+                    query.bias.data = bias
+
+    def _per_head(self, layer: int) -> Tensor | None:
+        C = self.projection(layer)
+        return None if C is None else C.expand(self.heads, -1, -1)
+
+
+def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:
+    """‖C − Cᵀ‖²_F, summed over the heads."""
+    return (C - C.transpose(-1, -2)).square().sum()
+
+
+def mahalanobis_distance(
+    q: Float[Tensor, "*batch head_dim"], k: Float[Tensor, "*batch head_dim"], C: Float[Tensor, "head_dim head_dim"]
+) -> Float[Tensor, "*batch"]:
+    """d(q, k) = √((q − k)ᵀ C (q − k)) for a positive semi-definite C (supplement, "CP vs. AttnScale").
+
+    −½ d² holds −½ kᵀ C k beside qᵀ C k, and softmax over k does not remove that term: attention with C is a bilinear
+    form, not this distance.
+    """
+    difference = q - k
+    squared = torch.einsum("...i,ij,...j->...", difference, C, difference)
+    return squared.clamp_min(0).sqrt()
+
+
+def _start(heads: int, head_dim: int, init: str, generator: torch.Generator) -> Tensor:
+    identity = torch.eye(head_dim).repeat(heads, 1, 1)
+    if init == "identity":
+        return identity
+    noise = 0.02 * torch.randn(heads, head_dim, head_dim, generator=generator)
+    return torch.where(identity.bool(), identity, noise)

@@ -1,0 +1,63 @@
+"""LoRA on the query and key projections, by peft."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import nn
+
+from cplsr.adapters.base import Adapter, Shape
+from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
+
+_TARGETS = ("q_proj", "k_proj")
+
+
+class Lora(Adapter):
+    """W + (alpha / rank) B A for W_q and W_k of every layer: what a user would reach for first.
+
+    rank, alpha: as in peft, whose layers do the work; A starts random, B zero, so that step 0 is the frozen model.
+    """
+
+    kind: ClassVar[str] = "lora"
+
+    def __init__(self, shape: Shape, *, rank: int = 4, alpha: float = 8.0, seed: int = 0) -> None:
+        super().__init__()
+        if rank < 1:
+            raise InputError(f"rank={rank}; at least 1 was wanted")
+        self.rank, self.alpha, self.seed = rank, alpha, seed
+        self.pairs = nn.ParameterDict()
+
+    def install(self, backbone: Backbone) -> None:
+        """Let peft wrap the projections, and hold its parameters here too, under names of our own."""
+        import torch
+
+        try:
+            from peft import LoraConfig, inject_adapter_in_model
+        except ImportError as error:
+            raise InputError("the lora adapter needs peft: pip install 'cplsr[lora]'") from error
+        config = LoraConfig(r=self.rank, lora_alpha=self.alpha, target_modules=list(_TARGETS))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)  # peft draws from the global stream
+            inject_adapter_in_model(config, backbone.model)
+        for layer, block in enumerate(backbone.blocks):
+            for name in _TARGETS:
+                wrapped: Any = getattr(block.attention, name)
+                for part in ("A", "B"):
+                    self.pairs[f"{layer}_{name}_{part}"] = getattr(wrapped, f"lora_{part}")["default"].weight
+
+    def uninstall(self, backbone: Backbone) -> None:
+        """Put the plain projections back."""
+        for block in backbone.blocks:
+            for name in _TARGETS:
+                wrapped: Any = getattr(block.attention, name)
+                setattr(block.attention, name, wrapped.base_layer)
+        if hasattr(backbone.model, "peft_config"):
+            del backbone.model.peft_config
+
+    def fold(self, backbone: Backbone) -> None:
+        """Let peft add its product to the weights."""
+        for block in backbone.blocks:
+            for name in _TARGETS:
+                wrapped: Any = getattr(block.attention, name)
+                wrapped.merge(safe_merge=True)

@@ -1,0 +1,41 @@
+"""Soft prompts: learnable tokens in every layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cplsr.adapters.base import Adapter, Shape, one_of, seeded
+from cplsr.errors import InputError
+
+
+class SoftPrompts(Adapter):
+    """`length` learnable tokens put into every layer before its first norm, normal with std 1/√d at the start.
+
+    mode: `accumulate`, where the tokens grow by `length` in every layer as in the paper's text, or `replace`, where
+        each layer drops the last layer's prompts for its own.
+
+    They stand between the class token and the rest, so that the class token stays first and the patches last; without
+    a rotary position the order of tokens does not matter to attention, and with one it is the patches that count.
+    """
+
+    kind: ClassVar[str] = "soft_prompts"
+
+    def __init__(self, shape: Shape, *, length: int = 2, mode: str = "accumulate", seed: int = 0) -> None:
+        super().__init__()
+        if length < 1:
+            raise InputError(f"length={length}; at least one prompt token per layer was wanted")
+        self.length = length
+        self.replace = one_of(mode, ("accumulate", "replace"), "mode") == "replace"
+        generator = seeded(seed)
+        self.prompts = nn.ParameterList(
+            torch.randn(length, shape.dim, generator=generator) * shape.dim**-0.5 for _ in range(shape.layers)
+        )
+
+    def enter(self, layer: int, tokens: Tensor) -> Tensor:
+        """Insert the layer's prompts after the class token."""
+        prompts = self.prompts[layer].to(tokens.dtype).expand(len(tokens), -1, -1)
+        drop = self.length if self.replace and layer > 0 else 0
+        return torch.cat([tokens[:, :1], prompts, tokens[:, 1 + drop :]], dim=1)

@@ -1,0 +1,203 @@
+"""Adapters on disk and on the hub: a folder with `adapter.safetensors` and `adapter.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cplsr.adapters.attach import adapter_of, attach, detach
+from cplsr.backbones.backbone import Backbone
+from cplsr.environment import is_offline, versions
+from cplsr.errors import InputError
+from cplsr.files import new_folder, write_json
+
+TENSORS, DESCRIPTION = "adapter.safetensors", "adapter.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """What `adapter.json` says."""
+
+    folder: Path
+    kind: str
+    options: dict[str, Any]
+    backbone: dict[str, Any]
+    info: dict[str, Any]
+    versions: dict[str, str]
+    fingerprint: str
+    sha256: str
+
+
+def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
+    """Write the backbone's adapter to the folder `path`, whole or not at all.
+
+    info: anything worth keeping with it that json can hold: training settings, metrics.
+    """
+    adapter = adapter_of(backbone)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in adapter.state_dict().items()}
+    path = Path(path)
+    other = path.exists() and not (path / DESCRIPTION).is_file()
+    if other and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists and is not an adapter folder, so it is not overwritten: give another path")
+    with new_folder(path) as folder:
+        save_file(tensors, folder / TENSORS, metadata={"format": "pt", "cplsr_kind": adapter.kind})
+        description = {
+            "format": _FORMAT,
+            "kind": adapter.kind,
+            "options": adapter.options,
+            "backbone": _describe(backbone),
+            "info": info,
+            "versions": versions(),
+            "fingerprint": adapter.fingerprint,
+            "sha256": _sha256(folder / TENSORS),
+        }
+        write_json(folder / DESCRIPTION, description)
+    return path
+
+
+def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
+    """Attach a stored adapter, in place.
+
+    source: an adapter folder, a run folder that holds one, or a hub repository (`hf:user/name` or `user/name`).
+    Another backbone than the one it was trained on is a warning; other shapes are an error.
+    """
+    stored = read_adapter_info(source)
+    tensors = _read_tensors(stored)
+    attach(backbone, stored.kind, **stored.options)
+    try:
+        _fill(backbone, tensors, stored)
+    except InputError:
+        detach(backbone)
+        raise
+    if stored.backbone["fingerprint"] != backbone.fingerprint:
+        warnings.warn(
+            f"the adapter {source} was trained on {stored.backbone['source']!r}, whose weights are not those of "
+            f"{backbone.source!r}: expect it to do little good",
+            stacklevel=2,
+        )
+    return backbone
+
+
+def read_adapter_info(source: str | Path) -> AdapterInfo:
+    """Read what an adapter is without loading it."""
+    folder = find_adapter(source)
+    try:
+        content = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        if content["format"] != _FORMAT:
+            raise InputError(
+                f"{folder / DESCRIPTION} has format {content['format']}, this version reads {_FORMAT}: update cplsr"
+            )
+        fields = ("kind", "options", "backbone", "info", "versions", "fingerprint", "sha256")
+        return AdapterInfo(folder=folder, **{name: content[name] for name in fields})
+    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / DESCRIPTION} is damaged ({error}): save or download the adapter again") from error
+
+
+def find_adapter(source: str | Path) -> Path:
+    """The adapter folder that `source` names: itself, the `adapter` in a run folder, or a copy from the hub."""
+    text = str(source)
+    if not text.startswith("hf:"):
+        path = Path(text).expanduser()
+        for folder in (path, path / "adapter"):
+            if (folder / DESCRIPTION).is_file():
+                return folder
+        if path.exists() or path.is_absolute() or text.startswith(".") or text.count("/") != 1:
+            raise InputError(
+                f"there is no adapter at {text}: give a folder with {DESCRIPTION}, a run folder, or hf:user/name"
+            )
+    return _download(text.removeprefix("hf:"))
+
+
+def push_adapter(path: str | Path, repository: str, *, private: bool = False, token: str | None = None) -> str:
+    """Upload a stored adapter to the hub repository `user/name`, made if missing; returns its address."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    folder = find_adapter(path)
+    read_adapter_info(folder)
+    api = HfApi(token=token)
+    try:
+        api.create_repo(repository, private=private, exist_ok=True)
+        result = api.upload_folder(
+            repo_id=repository, folder_path=folder, allow_patterns=[TENSORS, DESCRIPTION], commit_message="Add adapter"
+        )
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"the adapter could not be pushed to {repository!r} ({reason}): check the network, the name (user/name) "
+            "and that you are logged in (hf auth login)"
+        ) from error
+    return str(result)
+
+
+def _download(repository: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, allow_patterns=[TENSORS, DESCRIPTION]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = (
+            "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
+        )
+        raise InputError(
+            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and {why}: give a "
+            "local adapter or run folder"
+        ) from error
+
+
+def _describe(backbone: Backbone) -> dict[str, Any]:
+    return {
+        "source": backbone.source,
+        "fingerprint": backbone.fingerprint,
+        "dim": backbone.dim,
+        "heads": backbone.heads,
+        "layers": backbone.layers,
+        "patch_size": backbone.patch_size,
+        "image_size": backbone.image_size,
+        "pooling": backbone.pooling,
+        "position_interpolation": backbone.position_interpolation,
+        "precision": backbone.precision,
+    }
+
+
+def _read_tensors(stored: AdapterInfo) -> dict[str, Tensor]:
+    file = stored.folder / TENSORS
+    try:
+        if _sha256(file) != stored.sha256:
+            raise InputError(f"{file} is not the file that {DESCRIPTION} describes: save or download the adapter again")
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file} is not readable ({error}): save or download the adapter again") from error
+
+
+def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -> None:
+    adapter = adapter_of(backbone)
+    own = {name: tuple(tensor.shape) for name, tensor in adapter.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if own != given:
+        name = next(name for name in sorted(own.keys() | given.keys()) if own.get(name) != given.get(name))
+        trained_on = stored.backbone
+        raise InputError(
+            f"the adapter {stored.folder} does not fit: its {name} is {given.get(name, 'absent')}, here it would be "
+            f"{own.get(name, 'absent')}. It was trained on {trained_on['source']!r} ({trained_on['layers']} layers, "
+            f"{trained_on['heads']} heads, {trained_on['image_size']} px); this backbone is {backbone.source!r} "
+            f"({backbone.layers} layers, {backbone.heads} heads, {backbone.image_size} px)"
+        )
+    adapter.load_state_dict(tensors)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""What an adapter did: ordering inside attention, cost, the terms of the generalization bound."""

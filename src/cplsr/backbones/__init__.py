@@ -1,0 +1,1 @@
+"""Frozen vision transformers -> embeddings."""

@@ -1,0 +1,256 @@
+"""The frozen vision transformer: images in, one embedding per image out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from cplsr.backbones.families import Block, blocks_of, family_of, prefix_tokens
+from cplsr.backbones.fingerprint import fingerprint_of
+from cplsr.backbones.points import Points
+from cplsr.backbones.positions import resize_positions
+from cplsr.errors import InputError
+
+Rotation = tuple[Tensor, Tensor]
+
+_NOTHING = Points()
+
+
+class Backbone(nn.Module):
+    """A vision transformer whose own weights never train, with room for one adapter.
+
+    Calling it turns images (batch, 3, size, size) into embeddings (batch, dim) in float32 (float64 if its weights
+    are): the class token after the final norm, or with `pooling="mean"` the mean of the patch tokens. `uint8` images
+    are raw pixels and are normalized here with the backbone's own `mean` and `std`; floating-point images are taken
+    as normalized already.
+
+    The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at named
+    `Points` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token alone,
+    which gives the same embedding for less work.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        source: str,
+        mean: tuple[float, float, float],
+        std: tuple[float, float, float],
+        pooling: str = "cls",
+    ) -> None:
+        super().__init__()
+        config: Any = model.config
+        self.family = family_of(config, source)
+        if pooling not in ("cls", "mean"):
+            raise InputError(f"pooling {pooling!r} is not known: give cls or mean")
+        self.model = model
+        self.source = source
+        self.mean, self.std = mean, std
+        self.pooling = pooling
+        self.dim: int = config.hidden_size
+        self.heads: int = config.num_attention_heads
+        self.head_dim = self.dim // self.heads
+        self.layers: int = config.num_hidden_layers
+        self.patch_size = _one_side(config.patch_size)
+        self.image_size = _one_side(config.image_size)
+        self.position_interpolation = "none"
+        self.precision: Literal["fp32", "bf16"] = "fp32"
+        self.checkpointing = False
+        self.adapter: Points | None = None
+        self.requires_grad_(False)
+        self.train(False)
+        self.fingerprint = self.weights_fingerprint()
+
+    @property
+    def rotary(self) -> bool:
+        """Whether queries and keys are rotated between their projection and their product."""
+        return self.family.rotary
+
+    @property
+    def prefix(self) -> int:
+        """How many tokens stand before the patch tokens."""
+        return prefix_tokens(self.model)
+
+    @property
+    def patches(self) -> int:
+        """How many patch tokens an image gives."""
+        return (self.image_size // self.patch_size) ** 2
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens an image gives, the class token and its like included."""
+        return self.prefix + self.patches
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The transformer blocks, first to last."""
+        return blocks_of(self.model, self.family)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format of the weights."""
+        return self.model.get_parameter("embeddings.cls_token").dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.get_parameter("embeddings.cls_token").device
+
+    @property
+    def adapter_fingerprint(self) -> str | None:
+        """Fingerprint of the adapter's parameters, `None` without one."""
+        return getattr(self.adapter, "fingerprint", None)
+
+    def train(self, mode: bool = True) -> Backbone:
+        """Stay in evaluation mode whatever is asked: a frozen backbone has no other."""
+        return super().train(False)
+
+    def weights_fingerprint(self) -> str:
+        """Fingerprint of the weights as they are now, the adapter left out."""
+        unused = ("mask_token", "pooler.")
+        state = self.model.state_dict()
+        return fingerprint_of({name: w for name, w in state.items() if not any(word in name for word in unused)})
+
+    def resize(self, image_size: int, *, antialias: bool = True) -> None:
+        """Take images of another size from now on: the position embeddings are interpolated once and kept."""
+        if image_size <= 0 or image_size % self.patch_size:
+            lower = max(image_size // self.patch_size, 1) * self.patch_size
+            raise InputError(
+                f"image size {image_size} is not a multiple of the patch size {self.patch_size} of {self.source!r}: "
+                f"give {lower} or {lower + self.patch_size}"
+            )
+        if image_size == self.image_size:
+            return
+        if self.family.positions:
+            embeddings: Any = self.model.get_submodule("embeddings")
+            old = embeddings.position_embeddings
+            special = old.shape[1] - self.patches
+            new = resize_positions(old.data, special, image_size // self.patch_size, antialias=antialias)
+            embeddings.position_embeddings = nn.Parameter(new, requires_grad=False)
+            square = (image_size, image_size)
+            embeddings.image_size = embeddings.patch_embeddings.image_size = square
+            embeddings.patch_embeddings.num_patches = (image_size // self.patch_size) ** 2
+            self.position_interpolation = "bicubic, antialiased" if antialias else "bicubic"
+        config: Any = self.model.config
+        config.image_size = image_size
+        self.image_size = image_size
+
+    def normalize(self, pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
+        """Raw `uint8` pixels -> what the transformer was trained on."""
+        mean, std = (
+            torch.tensor(values, dtype=torch.float32, device=self.device).view(1, 3, 1, 1)
+            for values in (self.mean, self.std)
+        )
+        return (pixels.to(self.device).float() / 255 - mean) / std
+
+    def forward(self, images: Tensor) -> Float[Tensor, "batch dim"]:
+        """Embed a batch of images."""
+        tokens, points, rotation = self._start(images)
+        blocks = self.blocks
+        for layer, block in enumerate(blocks):
+            rows = 1 if self.pooling == "cls" and layer == len(blocks) - 1 else None
+            if self.checkpointing and torch.is_grad_enabled():
+                tokens = checkpoint(
+                    _run_block, block, points, layer, tokens, self.heads, rotation, rows, use_reentrant=False
+                )
+            else:
+                tokens = _run_block(block, points, layer, tokens, self.heads, rotation, rows)
+        pooled = self._pool(tokens)
+        return pooled if pooled.dtype == torch.float64 else pooled.float()
+
+    def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
+        """The attention of one block, softmax included: row i says where token i looks."""
+        tokens, points, rotation = self._start(images)
+        blocks = self.blocks
+        layer %= len(blocks)
+        for earlier in range(layer):
+            tokens = _run_block(blocks[earlier], points, earlier, tokens, self.heads, rotation, rows=None)
+        tokens = points.enter(layer, tokens)
+        q, k, _ = _queries_keys_values(
+            blocks[layer].attention, points, layer, blocks[layer].norm_before(tokens), self.heads, rotation, rows=None
+        )
+        # Attention applied to the unit vectors is the attention itself, whatever the adapter does to it.
+        unit_vectors = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+        return points.attend(layer, q, k, unit_vectors)
+
+    def _start(self, images: Tensor) -> tuple[Tensor, Points, Rotation | None]:
+        self._check(images)
+        x = self.normalize(images) if images.dtype == torch.uint8 else images
+        x = x.to(device=self.device, dtype=self.dtype)
+        tokens: Tensor = self.model.get_submodule("embeddings")(x)
+        rotation: Rotation | None = self.model.get_submodule("rope_embeddings")(x) if self.rotary else None
+        return tokens, self.adapter or _NOTHING, rotation
+
+    def _pool(self, tokens: Tensor) -> Tensor:
+        norm = self.model.get_submodule(self.family.final_norm)
+        if self.pooling == "cls":
+            return norm(tokens[:, 0])
+        return norm(tokens[:, -self.patches :]).mean(dim=1)
+
+    def _check(self, images: Tensor) -> None:
+        wanted = f"(batch, 3, {self.image_size}, {self.image_size})"
+        if images.ndim != 4 or images.shape[1] != 3:
+            raise InputError(f"images have the shape {tuple(images.shape)}; the backbone takes {wanted}")
+        if images.shape[2:] != (self.image_size, self.image_size):
+            size = images.shape[-1]
+            raise InputError(
+                f"images are {images.shape[2]} x {size} pixels; the backbone was loaded for "
+                f"{self.image_size} x {self.image_size}: resize the images or load it with image_size={size}"
+            )
+
+
+def _one_side(size: int | tuple[int, int] | list[int]) -> int:
+    if isinstance(size, int):
+        return size
+    if len(set(size)) != 1:
+        raise InputError(f"the model wants {size[0]} x {size[1]}; only square images and patches are supported")
+    return size[0]
+
+
+def _run_block(
+    block: Block, points: Points, layer: int, tokens: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+) -> Tensor:
+    """One pre-norm block; with `rows` only the first rows are computed, though they attend to all tokens."""
+    tokens = points.enter(layer, tokens)
+    x = block.norm_before(tokens)
+    y = _attention(block.attention, points, layer, x, heads, rotation, rows)
+    y = points.attention_branch(layer, y)
+    tokens = tokens[:, :rows] + (y if block.attention_scale is None else block.attention_scale(y))
+    y = points.mlp_branch(layer, block.mlp(block.norm_after(tokens)))
+    return tokens + (y if block.mlp_scale is None else block.mlp_scale(y))
+
+
+def _attention(
+    attention: Any, points: Points, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+) -> Tensor:
+    y = points.attend(layer, *_queries_keys_values(attention, points, layer, x, heads, rotation, rows))
+    return attention.o_proj(y.transpose(1, 2).flatten(2))
+
+
+def _queries_keys_values(
+    attention: Any, points: Points, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    q = _split(points.query(layer, attention.q_proj, x[:, :rows]), heads)
+    k = _split(attention.k_proj(x), heads)
+    v = _split(attention.v_proj(x), heads)  # (batch, heads, tokens, head_dim)
+    if rotation is not None:
+        k = _rotate(k, rotation)
+        q = _rotate(q, rotation) if rows is None else q  # the class token has no place, so it is not rotated
+    return q, k, v
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Rotary position on the patch tokens, the last ones; class, register and prompt tokens before them keep still."""
+    cos, sin = rotation
+    still, patches = x.split((x.shape[-2] - sin.shape[-2], sin.shape[-2]), dim=-2)
+    first, second = patches.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return torch.cat((still, patches * cos + turned * sin), dim=-2)

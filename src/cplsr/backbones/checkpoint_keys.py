@@ -1,0 +1,182 @@
+"""Key names of DINO and timm checkpoints, translated to those of transformers' modules.
+
+The shapes in a checkpoint decide the architecture: nothing about it is asked of the user but the number of heads,
+which no shape shows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cplsr.errors import InputError
+
+_WRAPPERS = ("teacher", "student", "state_dict", "model")
+_PREFIXES = ("module.", "backbone.", "encoder.", "_orig_mod.")
+_LEFT_OUT = re.compile(
+    r"^(head|head_dist|heads|fc|classifier|projector|predictor|pre_logits)\.|^mask_token$|\.mask_token$"
+)
+_BLOCK = re.compile(r"^blocks\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the shapes in a checkpoint say."""
+
+    family: Literal["vit", "deit", "dinov2", "dinov2_with_registers"]
+    dim: int
+    layers: int
+    hidden: int
+    patch_size: int
+    image_size: int
+    registers: int
+    qkv_bias: bool
+
+
+def unwrap(content: object) -> dict[str, Tensor]:
+    """Find the tensors of the backbone in whatever a training script saved: nested containers, prefixed names."""
+    while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
+        inner = next((content[name] for name in _WRAPPERS if name in content), None)
+        if inner is None:
+            raise InputError(f"no tensors in the checkpoint; its entries are {_shown(map(str, content))}")
+        content = inner
+    if not isinstance(content, Mapping):
+        raise InputError(f"the checkpoint holds a {type(content).__name__}; a dictionary of tensors was wanted")
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    while prefix := next((p for p in _PREFIXES if any(name.startswith(p) for name in tensors)), None):
+        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+    return {name: value for name, value in tensors.items() if not _LEFT_OUT.search(name)}
+
+
+def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
+    """Width, depth, patch and image size from the shapes alone."""
+    needed = (
+        "cls_token",
+        "pos_embed",
+        "patch_embed.proj.weight",
+        "blocks.0.attn.qkv.weight",
+        "blocks.0.mlp.fc1.weight",
+    )
+    if missing := [name for name in needed if name not in tensors]:
+        raise InputError(
+            f"the checkpoint lacks {_shown(missing)}; it has {_shown(tensors)}: a vision transformer in the key names "
+            "of timm or DINO was wanted"
+        )
+    layer_scale, distilled = "blocks.0.ls1.gamma" in tensors, "dist_token" in tensors
+    registers = tensors["reg_token"].shape[1] if "reg_token" in tensors else 0
+    patches = tensors["pos_embed"].shape[1]
+    if math.isqrt(patches) ** 2 != patches:
+        patches -= 2 if distilled else 1
+    grid = math.isqrt(patches)
+    if grid * grid != patches:
+        raise InputError(f"pos_embed has {tensors['pos_embed'].shape[1]} positions, which is no square of patches")
+    patch_size = tensors["patch_embed.proj.weight"].shape[-1]
+    return Architecture(
+        family=("dinov2_with_registers" if registers else "dinov2")
+        if layer_scale
+        else ("deit" if distilled else "vit"),
+        dim=tensors["cls_token"].shape[-1],
+        layers=1 + max(int(match[1]) for name in tensors if (match := _BLOCK.match(name))),
+        hidden=tensors["blocks.0.mlp.fc1.weight"].shape[0],
+        patch_size=patch_size,
+        image_size=grid * patch_size,
+        registers=registers,
+        qkv_bias="blocks.0.attn.qkv.bias" in tensors,
+    )
+
+
+def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
+    """Rename every tensor to its place in transformers' model, cutting the joint q, k, v projection in three."""
+    translated: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if match := re.fullmatch(r"(blocks\.\d+\.)attn\.qkv\.(weight|bias)", name):
+            for part, piece in zip("qkv", tensor.chunk(3), strict=True):
+                translated[_block(match[1], architecture) + f"attention.{part}_proj.{match[2]}"] = piece
+        else:
+            translated[_rename(name, architecture)] = tensor
+    _complete_positions(translated, architecture)
+    return translated
+
+
+def _rename(name: str, architecture: Architecture) -> str:
+    outside = {
+        "cls_token": "embeddings.cls_token",
+        "pos_embed": "embeddings.position_embeddings",
+        "dist_token": "embeddings.distillation_token",
+        "reg_token": "embeddings.register_tokens",
+        "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
+        "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias",
+        "norm.weight": "layernorm.weight",
+        "norm.bias": "layernorm.bias",
+    }
+    if name in outside:
+        return outside[name]
+    match = _BLOCK.match(name)
+    if match is None:
+        return name
+    inside = {
+        "attn.proj.": "attention.o_proj.",
+        "ls1.gamma": "layer_scale1.lambda1",
+        "ls2.gamma": "layer_scale2.lambda1",
+    }
+    if architecture.family in ("vit", "deit"):
+        inside |= {"norm1.": "layernorm_before.", "norm2.": "layernorm_after."}
+    rest = name[match.end() :]
+    for old, new in inside.items():
+        if rest.startswith(old):
+            rest = new + rest.removeprefix(old)
+            break
+    return _block(match[0], architecture) + rest
+
+
+def _block(prefix: str, architecture: Architecture) -> str:
+    number = prefix.split(".")[1]
+    return f"layers.{number}." if architecture.family in ("vit", "deit") else f"encoder.layer.{number}."
+
+
+def _complete_positions(translated: dict[str, Tensor], architecture: Architecture) -> None:
+    """Models whose class token has no position (deit3, registers in timm) get a zero one: the same sum."""
+    positions = translated["embeddings.position_embeddings"]
+    patches = (architecture.image_size // architecture.patch_size) ** 2
+    special = 2 if architecture.family == "deit" else 1
+    if positions.shape[1] == patches:
+        zeros = torch.zeros(1, special, architecture.dim, dtype=positions.dtype)
+        translated["embeddings.position_embeddings"] = torch.cat([zeros, positions], dim=1)
+
+
+def _shown(names: object, most: int = 12) -> str:
+    listed = sorted(str(name) for name in names)  # type: ignore[attr-defined]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more if listed else "nothing"
+
+
+def to_checkpoint_keys(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The reverse of `translate` for a plain ViT: transformers' names -> those of timm and DINO."""
+    outside = {
+        "embeddings.cls_token": "cls_token",
+        "embeddings.position_embeddings": "pos_embed",
+        "embeddings.patch_embeddings.projection.weight": "patch_embed.proj.weight",
+        "embeddings.patch_embeddings.projection.bias": "patch_embed.proj.bias",
+        "layernorm.weight": "norm.weight",
+        "layernorm.bias": "norm.bias",
+    }
+    inside = {"layernorm_before.": "norm1.", "layernorm_after.": "norm2.", "attention.o_proj.": "attn.proj."}
+    named: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        if match := re.fullmatch(r"layers\.(\d+)\.attention\.q_proj\.(weight|bias)", name):
+            parts = [state[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            named[f"blocks.{match[1]}.attn.qkv.{match[2]}"] = torch.cat(parts)
+        elif match := re.match(r"layers\.(\d+)\.(?!attention\.[kv]_proj)", name):
+            rest = name[match.end() :]
+            for old, new in inside.items():
+                rest = rest.replace(old, new)
+            named[f"blocks.{match[1]}.{rest}"] = tensor
+        elif name in outside:
+            named[outside[name]] = tensor
+    return named

@@ -1,0 +1,185 @@
+"""One door to every frozen backbone: a hub id, a local folder, a checkpoint file, or the embedded one."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.checkpoint import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    SUFFIXES,
+    Color,
+    colors_by_name,
+    load_checkpoint,
+    read_sidecar,
+)
+from cplsr.environment import choose_device, choose_precision, is_offline
+from cplsr.errors import InputError
+
+DEFAULT_BACKBONE = "facebook/dino-vits16"
+EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
+
+
+def load_backbone(
+    source: str | Path,
+    image_size: int | None = None,
+    *,
+    heads: int | None = None,
+    mean: Color | None = None,
+    std: Color | None = None,
+    pooling: str = "cls",
+    device: str = "cpu",
+    precision: str = "fp32",
+    antialias: bool = True,
+) -> Backbone:
+    """Load a frozen vision transformer.
+
+    source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
+        or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
+    image_size: any multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
+    heads: only for checkpoint files, whose shapes do not show it. Default: width / 64.
+    mean, std: of the training images, per color; default: what comes with the model.
+    pooling: `cls`, the class token after the final norm, or `mean`, of the patch tokens.
+    precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
+    antialias: of the position interpolation; `False` is transformers' and DINO's own way.
+    """
+    place = choose_device(device)
+    number_format = choose_precision(precision, place)
+    model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
+    mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
+    backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling)
+    if image_size is not None:
+        backbone.resize(image_size, antialias=antialias)
+    if number_format == "bf16":
+        backbone.bfloat16()
+        backbone.precision = "bf16"
+    return backbone.to(place)
+
+
+def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
+    """The model behind `source` with its colors (ImageNet's where they are not needed)."""
+    if source == "embedded":
+        return _from_checkpoint(EMBEDDED_FILE, heads, colors_needed=colors_needed)
+    path = Path(source).expanduser()
+    if path.is_file():
+        if path.suffix not in SUFFIXES:
+            raise InputError(f"{source} ends in {path.suffix!r}; a checkpoint ends in {', '.join(SUFFIXES)}")
+        return _from_checkpoint(path, heads, colors_needed=colors_needed)
+    if heads is not None:
+        raise InputError(f"--heads is for checkpoint files; {source!r} brings its own number of heads")
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InputError(
+                f"{source} is a folder without config.json: give a folder saved by transformers, or the checkpoint "
+                f"file itself ({_checkpoints_in(path)})"
+            )
+        return _from_transformers(str(path), colors_needed=colors_needed)
+    if path.is_absolute() or path.suffix in SUFFIXES or source.startswith((".", "~")) or source.count("/") > 1:
+        raise InputError(f"there is no file or folder {source}: give a local path that exists, a hub id, or 'embedded'")
+    return _from_transformers(source.removeprefix("hf:"), colors_needed=colors_needed)
+
+
+def _from_checkpoint(path: Path, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
+    if path == EMBEDDED_FILE and not path.is_file():
+        raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
+    sidecar = read_sidecar(path)
+    model = load_checkpoint(path, heads)
+    mean, std = sidecar.mean, sidecar.std
+    if (mean is None or std is None) and colors_needed:
+        guessed_mean, guessed_std = colors_by_name(path)
+        mean, std = mean or guessed_mean, std or guessed_std
+    return model, mean or IMAGENET_MEAN, std or IMAGENET_STD
+
+
+def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
+    """A folder or hub id through transformers; heads, poolers and decoders on top are not built."""
+    from transformers import AutoConfig, AutoModel
+
+    from cplsr.backbones.families import family_of
+
+    try:
+        config = AutoConfig.from_pretrained(name)
+        family_of(config, name)
+        options: dict[str, Any] = (
+            {} if config.model_type.startswith(("dinov", "vit_msn")) else {"add_pooling_layer": False}
+        )
+        with _quiet_transformers():
+            model, report = AutoModel.from_pretrained(name, dtype="float32", output_loading_info=True, **options)
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _not_loaded(name, error) from error
+    if missing := sorted(key for key in report["missing_keys"] if "mask_token" not in key and "pooler" not in key):
+        raise InputError(
+            f"{name!r} lacks {len(missing)} of the weights that its config.json promises ({', '.join(missing[:4])}): "
+            "they would be random, so it is not used"
+        )
+    mean, std = _processor_colors(name) if colors_needed else (IMAGENET_MEAN, IMAGENET_STD)
+    return cast(nn.Module, model), mean, std
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No report on the heads that are left out on purpose; missing weights are checked here."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _not_loaded(name: str, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()[0]
+    if Path(name).is_dir():
+        return InputError(f"the folder {name} is not readable as a transformers model ({reason})")
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    why = "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
+    return InputError(
+        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why}: give a folder saved by "
+        "transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
+    )
+
+
+def _processor_colors(name: str) -> tuple[Color, Color]:
+    """Mean and std from preprocessor_config.json; read as json, because some processors need torchvision."""
+    from transformers.utils import cached_file
+
+    file = cached_file(
+        name,
+        "preprocessor_config.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    content = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    mean, std = content.get("image_mean"), content.get("image_std")
+    if mean is None or std is None:
+        warnings.warn(
+            f"{name!r} does not tell how its images were normalized; ImageNet's mean and std are used: give --mean and "
+            "--std if it was trained otherwise",
+            stacklevel=3,
+        )
+    return tuple(mean or IMAGENET_MEAN), tuple(std or IMAGENET_STD)
+
+
+def _checked_color(values: Any, name: str) -> Color:
+    color = tuple(float(value) for value in values)
+    if len(color) != 3 or (name == "std" and min(color) <= 0):
+        raise InputError(f"{name} is {values}; three numbers were wanted{', all above 0' if name == 'std' else ''}")
+    return color
+
+
+def _checkpoints_in(folder: Path) -> str:
+    names = sorted(file.name for file in folder.iterdir() if file.suffix in SUFFIXES)
+    return ", ".join(names[:5]) if names else "there is none in it"

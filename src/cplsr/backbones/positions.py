@@ -1,0 +1,31 @@
+"""Position embeddings for another image size."""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor, cat
+from torch.nn.functional import interpolate
+
+
+def resize_positions(
+    positions: Float[Tensor, "1 tokens dim"], prefix: int, grid: int, *, antialias: bool
+) -> Float[Tensor, "1 new_tokens dim"]:
+    """Interpolate the patch positions bicubically to a `grid` x `grid` square; the first `prefix` stay as they are.
+
+    `align_corners=False`. Without `antialias` this is what transformers and DINO do; with it, shrinking the grid
+    averages over the positions it leaves out. Computed in at least float32.
+    """
+    special, patches = positions[:, :prefix], positions[:, prefix:]
+    old = math.isqrt(patches.shape[1])
+    if old * old != patches.shape[1]:
+        raise ValueError(f"{patches.shape[1]} patch positions do not form a square")
+    if old == grid:
+        return positions
+    plane = patches.reshape(1, old, old, -1).permute(0, 3, 1, 2)
+    if plane.element_size() < 4:
+        plane = plane.float()
+    plane = interpolate(plane, size=(grid, grid), mode="bicubic", align_corners=False, antialias=antialias)
+    patches = plane.permute(0, 2, 3, 1).reshape(1, grid * grid, -1)
+    return cat([special, patches.to(positions.dtype)], dim=1)

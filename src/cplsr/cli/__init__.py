@@ -1,0 +1,73 @@
+"""The command line: one file per verb, and nothing imported before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from cplsr.errors import InputError
+
+VERBS = {
+    "info": "what this machine offers: device, number format, caches, installed extras",
+}
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and give its exit code; what a user can put right is one sentence on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from cplsr import __version__
+
+        print(f"cplsr {__version__}")
+        return 0
+    warnings.showwarning = _show_warning
+    try:
+        return _run(words[0], words[1:])
+    except InputError as error:
+        print(f"cplsr: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print("cplsr: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; point stdout at nothing so that the interpreter's last flush is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    if verb not in VERBS:
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "'cplsr --help' lists them"
+        raise InputError(f"there is no command {verb!r}: {hint}")
+    module = importlib.import_module(f"cplsr.cli.{verb}")
+    return int(module.main(arguments))
+
+
+def _help() -> str:
+    lines = [
+        "usage: cplsr COMMAND [options]     (cplsr COMMAND --help tells its options)",
+        "",
+        "Few labelled images per class, from a domain the network has never seen.",
+        "",
+        *(f"  {verb:<10} {summary}" for verb, summary in VERBS.items()),
+        "",
+        "  --version  print the version",
+    ]
+    return "\n".join(lines)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
+    """Warnings meant for users as one line; those between libraries are not shown."""
+    if category is UserWarning:
+        print(f"cplsr: note: {message}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""`cplsr info`: what this machine offers."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Info:
+    """Show device, number format, cache folders, whether downloads are allowed, and what is installed."""
+
+    json: bool = False
+    """Print it as json."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options and print."""
+    import tyro
+
+    options = tyro.cli(Info, args=arguments, prog="cplsr info")
+    facts = gather()
+    if options.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        width = max(map(len, facts))
+        print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
+    return 0
+
+
+def gather() -> dict[str, str]:
+    """The facts, in the order they are shown."""
+    import torch
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    from cplsr.backbones.load import DEFAULT_BACKBONE, EMBEDDED_FILE
+    from cplsr.environment import (
+        EXTRAS,
+        cache_folder,
+        choose_device,
+        choose_precision,
+        installed_version,
+        is_offline,
+        versions,
+    )
+
+    device = choose_device("auto")
+    precision = choose_precision("auto", device)
+    extras = {
+        extra: ", ".join(f"{name} {version}" for name in needed if (version := installed_version(name)))
+        if all(map(installed_version, needed))
+        else f"not installed (pip install 'cplsr[{extra}]')"
+        for extra, needed in EXTRAS.items()
+    }
+    return {
+        **versions(),
+        "device": str(device),
+        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
+        "precision": f"auto means {precision} here",
+        "cache": str(cache_folder()),
+        "hub cache": str(HF_HUB_CACHE),
+        "downloads": "off (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)" if is_offline() else "allowed",
+        "default backbone": DEFAULT_BACKBONE,
+        "embedded backbone": "present" if EMBEDDED_FILE.is_file() else "absent",
+        **{f"extra {name}": state for name, state in extras.items()},
+    }

@@ -1,0 +1,109 @@
+"""What this machine offers: device, number format, cache folder, network permission, library versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+LIBRARIES = ("torch", "transformers", "numpy", "pillow", "safetensors", "scikit-learn", "scipy", "accelerate")
+EXTRAS = {
+    "app": ("gradio",),
+    "hub": ("datasets",),
+    "lora": ("peft",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "ray": ("ray",),
+    "viz": ("matplotlib", "umap-learn"),
+}
+
+
+def cache_folder() -> Path:
+    """Folder for everything that can be made again: `CPLSR_CACHE`, else `cplsr` in the user's cache folder."""
+    chosen = os.environ.get("CPLSR_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cplsr"
+
+
+def is_offline() -> bool:
+    """Whether the user has forbidden downloads (`HF_HUB_OFFLINE` or `TRANSFORMERS_OFFLINE`)."""
+    return any(
+        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of an installed distribution, `None` where it is absent; nothing is imported."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Versions that a run depends on, for the record."""
+    from cplsr import __version__
+
+    found = {name: installed_version(name) for name in LIBRARIES}
+    known = {name: version for name, version in found.items() if version is not None}
+    return {"cplsr": __version__, "python": platform.python_version(), **known}
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Turn `auto` into cuda, mps or cpu, and check that a named device is there."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name!r} is not known: give auto, cpu, cuda, cuda:N or mps") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device 'cuda' was asked for, but this torch sees no CUDA device: give --device cpu or auto")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' was asked for, but this torch sees no Apple GPU: give --device cpu or auto")
+    return device
+
+
+def has_fast_bf16(device: torch.device) -> bool:
+    """Whether bfloat16 matrix products are done in hardware on `device`, not emulated in float32."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return _cpu_has_bf16()
+    return False
+
+
+def _cpu_has_bf16() -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        words = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    except OSError:
+        return False
+    return bool({"amx_bf16", "avx512_bf16"} & set(words))
+
+
+def choose_precision(name: str, device: torch.device) -> Literal["fp32", "bf16"]:
+    """Turn `auto` into bf16 where the hardware multiplies it natively, else fp32."""
+    if name == "auto":
+        return "bf16" if has_fast_bf16(device) else "fp32"
+    if name == "fp32" or name == "bf16":
+        return "fp32" if name == "fp32" else "bf16"
+    raise InputError(f"precision {name!r} is not known: give auto, fp32 or bf16")

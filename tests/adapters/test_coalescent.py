@@ -1,0 +1,142 @@
+"""The coalescent projection against the functional transcription of Eq. 3, and its options."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.closeness import relative_error
+from oracles.functional_vit import vit
+from safetensors.torch import load_file
+
+from cplsr import attach, load_backbone
+from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.coalescent import Coalescent, mahalanobis_distance, symmetry_penalty
+from cplsr.backbones.backbone import Backbone
+
+
+def coalescent(backbone: Backbone) -> Coalescent:
+    adapter = adapter_of(backbone)
+    assert isinstance(adapter, Coalescent)
+    return adapter
+
+
+def set_random(backbone: Backbone, seed: int = 3) -> list[torch.Tensor]:
+    """Random, clearly non-symmetric matrices."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in coalescent(backbone).parameters():
+        parameter.data = torch.eye(32) + 0.2 * torch.randn(parameter.shape, generator=generator)
+    return [C.detach() for C in coalescent(backbone).projections().values()]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("options", [{}, {"sharing": "shared"}, {"constraint": "mahalanobis"}])
+def test_the_network_with_c_is_that_of_the_formula(checkpoint_file: Path, options, grad):
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent", **options)
+    matrices = [C.expand(2, 32, 32) for C in set_random(backbone)]
+    images = torch.randn(3, 3, 32, 32)
+    tensors = load_file(checkpoint_file)
+    with torch.set_grad_enabled(grad):
+        embeddings = backbone(images)
+    assert relative_error(embeddings, vit(tensors, images, 2, C=matrices)) <= 1e-5
+    if not options:
+        transposed = [C.mT for C in matrices]
+        assert relative_error(embeddings, vit(tensors, images, 2, C=transposed)) > 1e-2
+
+
+def test_gradients_are_those_of_the_formula(checkpoint_file: Path):
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent").double()
+    matrices = [C.clone().requires_grad_() for C in set_random(backbone)]
+    for parameter, C in zip(coalescent(backbone).parameters(), matrices, strict=True):
+        parameter.data = parameter.data.double()
+        C.data = C.data.double()
+    matrices = [C.detach().double().requires_grad_() for C in matrices]
+    images, direction = torch.randn(3, 3, 32, 32, dtype=torch.float64), torch.randn(64, dtype=torch.float64)
+    (backbone(images) @ direction).sum().backward()
+    tensors = {name: tensor.double() for name, tensor in load_file(checkpoint_file).items()}
+    (vit(tensors, images, 2, C=matrices) @ direction).sum().backward()
+    for parameter, C in zip(coalescent(backbone).parameters(), matrices, strict=True):
+        assert relative_error(parameter.grad, C.grad) <= 1e-9
+
+
+def test_behind_a_rotary_position_c_acts_after_the_rotation(tmp_path: Path):
+    """Attention maps of the adapted model against R(Q) C R(K)ᵀ built from transformers' own rotation."""
+    from oracles.random_vit import FAMILY_CONFIGS
+    from transformers import AutoModel
+    from transformers.models.dinov3_vit.modeling_dinov3_vit import apply_rotary_pos_emb
+
+    AutoModel.from_config(FAMILY_CONFIGS["dinov3"]()).save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="normalized"):
+        backbone = attach(load_backbone(tmp_path), "coalescent")
+    matrices = set_random(backbone)
+    images = torch.randn(2, 3, 32, 32)
+    block = backbone.blocks[0]
+    x = block.norm_before(backbone.model.embeddings(images))
+    q, k = (p(x).unflatten(-1, (2, 32)).transpose(1, 2) for p in (block.attention.q_proj, block.attention.k_proj))
+    q, k = apply_rotary_pos_emb(q, k, *backbone.model.rope_embeddings(images))
+    expected = (q @ matrices[0] @ k.mT / 32**0.5).softmax(-1)
+    assert relative_error(backbone.attention_maps(images, 0), expected) <= 1e-5
+
+
+@pytest.mark.parametrize("sharing", ["per_head", "shared"])
+def test_one_tensor_per_layer_in_layer_order(backbone: Backbone, sharing):
+    attach(backbone, "coalescent", sharing=sharing)
+    parameters = [p for p in backbone.parameters() if p.requires_grad]
+    heads = 1 if sharing == "shared" else 2
+    assert [tuple(p.shape) for p in parameters] == [(heads, 32, 32)] * 2
+    assert all(torch.equal(p, torch.eye(32).expand(heads, -1, -1)) for p in parameters)
+
+
+def test_a_subset_of_layers(backbone: Backbone):
+    attach(backbone, "coalescent", layers=[-1])
+    assert list(coalescent(backbone).projections()) == [1]
+    images = torch.randn(2, 3, 32, 32)
+    first, last = (backbone.attention_maps(images, layer) for layer in (0, 1))
+    set_random(backbone)
+    assert torch.equal(backbone.attention_maps(images, 0), first)
+    assert relative_error(backbone.attention_maps(images, 1), last) > 1e-2
+
+
+def test_near_identity_has_a_diagonal_of_ones_and_small_noise(backbone: Backbone):
+    attach(backbone, "coalescent", init="near_identity", seed=4)
+    matrices = torch.stack([C.detach() for C in coalescent(backbone).projections().values()])
+    assert torch.equal(matrices.diagonal(dim1=-2, dim2=-1), torch.ones(2, 2, 32))
+    noise = matrices[..., ~torch.eye(32, dtype=torch.bool)]
+    assert 0.018 < noise.std().item() < 0.022
+
+
+def test_mahalanobis_stays_positive_semi_definite_and_symmetric(backbone: Backbone):
+    attach(backbone, "coalescent", constraint="mahalanobis")
+    for C in set_random(backbone):
+        assert torch.allclose(C, C.mT)
+        assert torch.linalg.eigvalsh(C).min() >= -1e-5
+    assert coalescent(backbone).symmetry_penalty().item() == pytest.approx(0, abs=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_mahalanobis_distance_is_euclidean_after_projection(seed, dim):
+    """d(q, k) = ‖Pᵀq − Pᵀk‖ for C = P Pᵀ, and the literal square root of the quadratic form."""
+    g = torch.Generator().manual_seed(seed)
+    P = torch.randn(dim, dim, generator=g, dtype=torch.float64).tril()
+    q, k = torch.randn(2, 7, dim, generator=g, dtype=torch.float64)
+    distance = mahalanobis_distance(q, k, P @ P.T)
+    torch.testing.assert_close(distance, (q @ P - k @ P).norm(dim=-1), rtol=1e-8, atol=1e-8)
+    literal = [((a - b) @ (P @ P.T) @ (a - b)).sqrt() for a, b in zip(q, k, strict=True)]
+    torch.testing.assert_close(distance, torch.stack(literal), rtol=1e-8, atol=1e-8)
+
+
+def test_attention_with_c_is_not_softmax_of_the_distance():
+    """−½ d² keeps −½ kᵀCk, which the softmax over keys does not remove."""
+    q, k = torch.randn(4, 8), torch.randn(6, 8)
+    C = torch.eye(8) * 0.5
+    bilinear = (q @ C @ k.T).softmax(-1)
+    squared = mahalanobis_distance(q[:, None].expand(4, 6, 8), k.expand(4, 6, 8), C).square()
+    assert (bilinear - (-0.5 * squared).softmax(-1)).abs().max() > 1e-3
+
+
+def test_symmetry_penalty_is_the_literal_sum():
+    C = torch.randn(3, 5, 5)
+    literal = sum((C[h, i, j] - C[h, j, i]) ** 2 for h in range(3) for i in range(5) for j in range(5))
+    torch.testing.assert_close(symmetry_penalty(C), literal)
