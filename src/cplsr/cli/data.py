@@ -1,0 +1,146 @@
+"""`cplsr data`: which data sets there are, and whether a download is all right."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cplsr.data.doctor import Diagnosis
+    from cplsr.data.domain import Domain
+
+USAGE = """usage: cplsr data list
+       cplsr data doctor DIR [--as NAME] [--shot 5] [--query 15] [--way 5]
+
+list    the data sets that are known by name, their layout and where to get them
+doctor  read every image of a data set and say what is right, what is not, and how to fix it
+"""
+FOLDER = "folder"
+UNUSABLE = 2
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Read every image of a data set and say what is right, what is not, and how to fix it.
+
+    Exit code 0 if episodes can be drawn from it, 2 otherwise.
+    """
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folder with one folder per class, or anything else that can be opened as a domain."""
+    kind: Annotated[str, tyro.conf.arg(name="as")] = FOLDER
+    """What it should be: folder, or a name from `cplsr data list`."""
+    split: str | None = None
+    """Split to look at, where there are several."""
+    way: int = 5
+    """Classes in an episode."""
+    shot: int = 5
+    """Support images per class in an episode."""
+    query: int = 15
+    """Query images per class in an episode."""
+    workers: int | None = None
+    """Processes that read images; by default up to two."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `cplsr data ...` and give the exit code."""
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if verb in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0
+    if verb == "list" and not rest:
+        return list_data_sets()
+    if verb == "doctor":
+        return doctor(tyro.cli(Doctor, prog="cplsr data doctor", args=rest))
+    print(USAGE, end="", file=sys.stderr)
+    return UNUSABLE
+
+
+def list_data_sets() -> int:
+    """Print the catalog, the procedural domains and the other kinds of sources."""
+    from rich.console import Console
+
+    from cplsr.data.catalog import CATALOG
+    from cplsr.data.procedural import DOMAINS
+
+    console = Console()
+    console.print("[bold]Benchmark data sets[/] (base sets: train / val / test, split by class)")
+    for entry in CATALOG.values():
+        classes = " / ".join(f"{count.classes:,}" for count in entry.expected.values())
+        images = " / ".join(f"{count.images:,}" for count in entry.expected.values())
+        console.print(f"[cyan]{entry.name}:DIR[/]  {classes} classes, {images} images", highlight=False)
+        _print_indented(console, f"in DIR: {entry.layout}")
+        _print_indented(console, f"from: {entry.where}")
+    console.print("\n[bold]Without a download[/]")
+    for name, recipe in DOMAINS.items():
+        console.print(f"[cyan]procedural:{name}[/]  {recipe.summary}", highlight=False)
+    console.print("[cyan]digits[/]  scikit-learn's handwriting", highlight=False)
+    console.print("\n[bold]Your own[/]")
+    console.print("a folder with one folder per class, a csv of path,label, a folder of parquet files, hf:user/name")
+    return 0
+
+
+def doctor(options: Doctor) -> int:
+    """Examine a data set, print the findings, and give 0 only if it is usable."""
+    from rich.console import Console
+
+    from cplsr.data.catalog import CATALOG
+    from cplsr.data.doctor import Diagnosis, Finding, examine
+    from cplsr.errors import InputError
+
+    entry = CATALOG.get(options.kind)
+    try:
+        domain = _open(options)
+    except InputError as error:
+        fix = f"layout: {entry.layout}; where to get it: {entry.where}" if entry else ""
+        _print(Console(), Diagnosis(options.source, (Finding("bad", str(error), fix),)))
+        return UNUSABLE
+    diagnosis = examine(
+        domain,
+        way=options.way,
+        shot=options.shot,
+        query=options.query,
+        where=entry.where if entry else None,
+        workers=options.workers,
+    )
+    _print(Console(), diagnosis)
+    return 0 if diagnosis.usable else UNUSABLE
+
+
+def _open(options: Doctor) -> Domain:
+    import warnings
+
+    from cplsr.data.open import open_domain
+
+    source = options.source if options.kind == FOLDER else f"{options.kind}:{options.source}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the findings say the same
+        return open_domain(source, split=options.split)
+
+
+def _print(console: Console, diagnosis: Diagnosis) -> None:
+    from rich.text import Text
+
+    marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
+    console.print(Text(diagnosis.name, style="bold"))
+    for finding in diagnosis.findings:
+        word, style = marks[finding.verdict]
+        line = Text.assemble((word, style), " ", finding.text)
+        # All lines after the first hang below the text, not below the mark.
+        for number, part in enumerate(line.wrap(console, max(20, console.width - 4))):
+            console.print(part if number == 0 else Text("    ") + part)
+        if finding.fix:
+            _print_indented(console, f"→ {finding.fix}")
+    console.print(Text("usable" if diagnosis.usable else "not usable", style="bold"))
+
+
+def _print_indented(console: Console, text: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text(text, style="dim"), (0, 0, 0, 4), expand=False))

@@ -1,0 +1,214 @@
+"""Examining a domain before it is used: what is right, what is not, and how to put it right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from PIL import Image
+
+from cplsr.data.decode import over_images
+from cplsr.data.domain import Domain
+from cplsr.data.preprocess import ORIENTATION_TAG, UPRIGHT, to_rgb
+
+Verdict = Literal["good", "remark", "bad"]
+SHOWN = 4
+KINDS = {
+    "1": "black and white",
+    "L": "grey",
+    "LA": "grey with transparency",
+    "P": "palette",
+    "PA": "palette with transparency",
+    "RGBA": "RGBA",
+    "CMYK": "CMYK",
+    "I": "more than 8 bits",
+    "F": "floating point",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One line of a diagnosis; `fix` says what to do about it, where there is something to do."""
+
+    verdict: Verdict
+    text: str
+    fix: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found out about a domain; it is usable if no finding is bad."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether episodes can be drawn from the domain."""
+        return all(finding.verdict != "bad" for finding in self.findings)
+
+
+@final
+@dataclass(frozen=True)
+class ImageFacts:
+    """What an examination keeps of an image."""
+
+    kind: str
+    width: int
+    height: int
+    rotated: bool
+    digest: bytes
+
+
+@final
+@dataclass(frozen=True)
+class _Examined:
+    """All images of a domain: the facts of the readable ones and the reasons of the others, by position."""
+
+    facts: dict[int, ImageFacts]
+    failed: dict[int, str]
+
+
+def examine(
+    domain: Domain,
+    *,
+    way: int = 5,
+    shot: int = 5,
+    query: int = 15,
+    where: str | None = None,
+    workers: int | None = None,
+) -> Diagnosis:
+    """Read every image once and say what is right and what is not.
+
+    way, shot, query: the episodes that the domain should be good for.
+    where: where the complete data set can be had, for the advice.
+    """
+    examined = _Examined({}, {})
+    for batch in over_images(domain, image_facts, workers=workers, description=f"examining {domain.name}"):
+        examined.facts.update(batch.done)
+        examined.failed.update(batch.failed)
+    findings = (
+        *_counts(domain, where),
+        *_skipped(domain),
+        *_unreadable(domain, examined),
+        *_small_classes(domain, examined, way, shot, query),
+        *_duplicates(domain, examined),
+        *_kinds(examined),
+    )
+    return Diagnosis(domain.name, findings)
+
+
+def image_facts(image: Image.Image) -> ImageFacts:
+    """What an examination keeps of an image; fails where preprocessing would."""
+    kind = KINDS.get(image.mode, KINDS["I"] if image.mode.startswith("I") else image.mode)
+    if image.mode == "P" and "transparency" in image.info:
+        kind = KINDS["PA"]
+    rgb = to_rgb(image)
+    digest = hashlib.blake2b(f"{rgb.size}".encode() + rgb.tobytes(), digest_size=16).digest()
+    rotated = image.info.get("exif") is not None and image.getexif().get(ORIENTATION_TAG) in UPRIGHT
+    return ImageFacts(kind, image.width, image.height, rotated, digest)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f", and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _plural(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def _counts(domain: Domain, where: str | None) -> Iterable[Finding]:
+    text = f"{_plural(len(domain.classes), 'class')}, {_plural(len(domain), 'image')}"
+    if not domain.flags:
+        yield Finding("good", text + (", as in the benchmark" if where else ""))
+        return
+    advice = f"usable all the same, and every report will say so; the complete data: {where}" if where else ""
+    yield Finding("remark", f"{text}: {'; '.join(domain.flags)}", advice)
+
+
+def _skipped(domain: Domain) -> Iterable[Finding]:
+    if domain.skipped:
+        names = [f"{name} ({reason})" for name, reason in domain.skipped]
+        yield Finding("remark", f"{_plural(len(names), 'file')} left out: {_names(names)}", "remove or replace them")
+
+
+def _unreadable(domain: Domain, examined: _Examined) -> Iterable[Finding]:
+    names = [f"{domain.image_name(index)} ({reason})" for index, reason in sorted(examined.failed.items())]
+    if names:
+        yield Finding(
+            "remark",
+            f"{_plural(len(names), 'image')} cannot be read: {_names(names)}",
+            "download or export them again, or delete them; they are skipped and counted otherwise",
+        )
+    else:
+        yield Finding("good", "every image can be read")
+
+
+def _small_classes(domain: Domain, examined: _Examined, way: int, shot: int, query: int) -> Iterable[Finding]:
+    needed = shot + query
+    readable = Counter(int(domain.labels[index]) for index in examined.facts)
+    small = [f"{name} ({readable[label]})" for label, name in enumerate(domain.classes) if readable[label] < needed]
+    enough = len(domain.classes) - len(small)
+    asked = f"{shot} shot + {query} query = {needed} images"
+    if enough < way:
+        yield Finding(
+            "bad",
+            f"{_plural(enough, 'class')} of {len(domain.classes)} with {asked}, but episodes have {way}"
+            + (f"; too few in {_names(small)}" if small else ""),
+            "add images or classes, or lower --way, --shot or --query",
+        )
+    elif small:
+        yield Finding(
+            "remark",
+            f"{_plural(len(small), 'class')} with fewer than {asked}: {_names(small)}",
+            "these classes are left out of episodes: add images, or lower --shot or --query",
+        )
+    else:
+        yield Finding("good", f"every class has {asked}")
+
+
+def _duplicates(domain: Domain, examined: _Examined) -> Iterable[Finding]:
+    same: dict[bytes, list[int]] = {}
+    for index, facts in sorted(examined.facts.items()):
+        same.setdefault(facts.digest, []).append(index)
+    across = [copies for copies in same.values() if len({int(domain.labels[index]) for index in copies}) > 1]
+    within = [copies for copies in same.values() if len(copies) > 1 and copies not in across]
+    if across:
+        names = [" = ".join(domain.image_name(index) for index in copies[:3]) for copies in across]
+        yield Finding(
+            "remark",
+            f"{_plural(len(across), 'image')} in more than one class: {_names(names)}",
+            "keep each image in the class it belongs to and delete the other copy",
+        )
+    if within:
+        names = [" = ".join(domain.image_name(index) for index in copies[:2]) for copies in within]
+        yield Finding(
+            "remark",
+            f"{_plural(len(within), 'image')} more than once in a class: {_names(names)}",
+            "delete the copies, or support and query may hold the same picture",
+        )
+    if not across and not within:
+        yield Finding("good", "no image occurs twice")
+
+
+def _kinds(examined: _Examined) -> Iterable[Finding]:
+    facts = examined.facts.values()
+    if not facts:
+        return
+    kinds = Counter(one.kind for one in facts if one.kind != "RGB")
+    rotated = sum(one.rotated for one in facts)
+    parts = [f"{number:,} {kind}" for kind, number in kinds.most_common()]
+    parts += [f"{rotated:,} turned by EXIF"] if rotated else []
+    if parts:
+        yield Finding("good", f"not plain RGB: {', '.join(parts)}; converted when read, nothing to do")
+    sizes = sorted({(one.width, one.height) for one in facts}, key=lambda size: (size[0] * size[1], size))
+    smallest, largest = (f"{width} × {height}" for width, height in (sizes[0], sizes[-1]))
+    yield Finding("good", f"{smallest} pixels" if len(sizes) == 1 else f"from {smallest} to {largest} pixels")

@@ -1,0 +1,136 @@
+"""A domain: labeled images with stable identities, decoded one at a time and only when asked for."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, final, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+from PIL import Image
+
+from cplsr.errors import InputError
+
+
+class UnreadableImageError(InputError):
+    """One image cannot be turned into pixels; the message is the reason alone, without the image's name."""
+
+
+@runtime_checkable
+class ImageReader(Protocol):
+    """Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
+
+    A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed.
+    """
+
+    def __call__(self, index: int) -> Image.Image:
+        """Read image number `index`."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class SelectedReader:
+    """Another reader's images, renumbered: image i is the other's image `positions[i]`."""
+
+    reader: ImageReader
+    positions: Int64[np.ndarray, "images"]
+
+    def __call__(self, index: int) -> Image.Image:
+        """Read image number `index` of the selection."""
+        return self.reader(int(self.positions[index]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Labeled images of one kind, for example a folder of radiographs.
+
+    name: what reports call it.
+    classes: class names; `labels` are positions in it.
+    identities: one string per image that changes when the image changes and stays when its folder is moved.
+    reader: gives image i.
+    groups: what an image belongs to besides its class (patient, lesion); support and query never share one.
+    flags: remarks that every report must show, for example a count that differs from the benchmark's.
+    skipped: (name, reason) of everything that was found but left out.
+    validation: opens the domain's own validation split, where it has one.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    labels: Int64[np.ndarray, "images"]
+    identities: tuple[str, ...]
+    reader: ImageReader
+    groups: Shaped[np.ndarray, "images"] | None = None
+    flags: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    validation: Callable[[], Domain] | None = None
+
+    def __post_init__(self) -> None:
+        images = len(self.identities)
+        if len(self.labels) != images or (self.groups is not None and len(self.groups) != images):
+            groups = "no" if self.groups is None else len(self.groups)
+            raise ValueError(f"{images} identities with {len(self.labels)} labels and {groups} groups: give one each")
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError(f"class names must differ, but were {self.classes}")
+        if images and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            low, high = self.labels.min(), self.labels.max()
+            raise ValueError(f"labels run from {low} to {high}, but {len(self.classes)} classes have 0 to one less")
+        frozen = self.labels.copy()
+        frozen.setflags(write=False)
+        object.__setattr__(self, "labels", frozen)
+
+    def __len__(self) -> int:
+        return len(self.identities)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of identities, labels and class names: equal when two domains hold the same images."""
+        digest = hashlib.sha256()
+        for text in (*self.classes, "", *self.identities):
+            encoded = text.encode("utf-8", "surrogateescape")
+            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()[:32]
+
+    def counts(self) -> dict[str, int]:
+        """Number of images of each class, in the order of `classes`."""
+        numbers = np.bincount(self.labels, minlength=len(self.classes))
+        return dict(zip(self.classes, numbers.tolist(), strict=True))
+
+    def image_name(self, index: int) -> str:
+        """The image's name for messages: its identity without the part that tells versions apart."""
+        return self.identities[index].rpartition("?")[0] or self.identities[index]
+
+    def select(self, indices: Sequence[int] | np.ndarray) -> Domain:
+        """The images at `indices`, in that order, with all classes and remarks kept."""
+        positions = np.asarray(indices, dtype=np.int64).reshape(-1)
+        return replace(
+            self,
+            labels=self.labels[positions],
+            identities=tuple(self.identities[position] for position in positions),
+            reader=SelectedReader(self.reader, positions),
+            groups=None if self.groups is None else self.groups[positions],
+        )
+
+    def only_classes(self, names: Sequence[str]) -> Domain:
+        """The images of the named classes, which become the classes in the order given."""
+        number = {name: position for position, name in enumerate(self.classes)}
+        for name in names:
+            if name not in number:
+                near = difflib.get_close_matches(name, self.classes, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"its classes are {', '.join(self.classes)}"
+                raise InputError(f"{self.name} has no class {name!r}: {hint}")
+        renumbered = np.full(len(self.classes), -1, dtype=np.int64)
+        renumbered[[number[name] for name in names]] = np.arange(len(names))
+        kept = self.select(np.flatnonzero(renumbered[self.labels] >= 0))
+        return replace(kept, classes=tuple(names), labels=renumbered[kept.labels])
+
+    def without_empty_classes(self) -> Domain:
+        """The same images, and only the classes that have any."""
+        counts = self.counts()
+        return self if all(counts.values()) else self.only_classes([name for name, count in counts.items() if count])

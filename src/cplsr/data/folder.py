@@ -1,0 +1,171 @@
+"""A folder with one folder per class as a domain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cplsr.data.domain import Domain
+from cplsr.data.image_file import FileReader, file_identity, is_image_name
+from cplsr.errors import InputError
+
+SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
+SHOWN = 5
+
+
+@dataclass
+class _Listing:
+    """What has been found so far."""
+
+    paths: list[str] = field(default_factory=list)
+    identities: list[str] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def open_folder(
+    root: Path | str, *, name: str | None = None, classes: Sequence[str] | None = None, strict: bool = False
+) -> Domain:
+    """Open `root/<class>/<image>`; nothing is decoded.
+
+    Classes are the folders in order of name, or those given. Hidden and system files are ignored; other files that
+    cannot be images are skipped by name, or an error if `strict`. Folders deeper or shallower than that are an error
+    that shows what was found.
+    """
+    root = Path(root)
+    _check_is_folder(root)
+    found = _Listing()
+    folders = _class_folders(root, found)
+    if classes is not None:
+        folders = [folder for folder in folders if folder in set(classes)]
+    for label, folder in enumerate(folders):
+        _list_class(root, folder, label, found)
+    if not found.labels:
+        raise InputError(_nothing_found(root))
+    filled = set(found.labels)
+    empty = [folder for label, folder in enumerate(folders) if label not in filled]
+    found.skipped.extend((folder, "a class folder without images") for folder in empty)
+    if strict and found.skipped:
+        raise InputError(skipped_message(root, found.skipped))
+    return Domain(
+        name=name or root.resolve().name,
+        classes=tuple(folders),
+        labels=np.array(found.labels, dtype=np.int64),
+        identities=tuple(found.identities),
+        reader=FileReader(str(root), tuple(found.paths)),
+        skipped=tuple(found.skipped),
+    ).without_empty_classes()
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the visible folders in a folder, in order of name."""
+    return [entry.name for entry in _visible(folder) if _is_folder(entry)]
+
+
+def _check_is_folder(root: Path) -> None:
+    if not root.exists():
+        raise InputError(f"{root} does not exist: give a folder that holds one folder of images per class")
+    if not root.is_dir():
+        raise InputError(f"{root} is a file: give the folder that holds one folder of images per class")
+
+
+def _visible(folder: Path | str) -> list[os.DirEntry[str]]:
+    """Entries that are neither hidden nor left behind by an operating system, in order of name."""
+    try:
+        with os.scandir(folder) as entries:
+            kept = [entry for entry in entries if entry.name[0] != "." and entry.name.lower() not in SYSTEM_FILES]
+    except OSError as error:
+        raise InputError(f"folder {folder} cannot be read ({error.strerror}): check its permissions") from error
+    return sorted(kept, key=lambda entry: entry.name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a symbolic link that leads to itself
+        return False
+
+
+def _class_folders(root: Path, found: _Listing) -> list[str]:
+    folders = []
+    resolved = root.resolve()
+    for entry in _visible(root):
+        if not _is_folder(entry):
+            if is_image_name(entry.name):
+                found.skipped.append((entry.name, "an image outside of the class folders"))
+            continue
+        if entry.is_symlink() and resolved.is_relative_to(Path(entry.path).resolve()):
+            found.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
+            continue
+        folders.append(entry.name)
+    return folders
+
+
+def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
+    for entry in _visible(root / folder):
+        relative = f"{folder}/{entry.name}"
+        if _is_folder(entry):
+            if _visible(entry.path):
+                raise InputError(_too_deep(root, folder))
+            continue
+        reason = None
+        if not is_image_name(entry.name):
+            reason = "not the name of an image file"
+        else:
+            try:
+                status = entry.stat()
+                identity = file_identity(relative, entry.path, status)
+                reason = None if status.st_size else "0 bytes"
+            except OSError as error:
+                reason = error.strerror or str(error)
+        if reason is not None:
+            found.skipped.append((relative, reason))
+            continue
+        found.paths.append(relative)
+        found.identities.append(identity)
+        found.labels.append(label)
+
+
+def _too_deep(root: Path, folder: str) -> str:
+    inner = root / folder
+    first = next(entry.name for entry in _visible(inner) if _is_folder(entry))
+    return (
+        f"{root} is nested too deeply: wanted {root.name}/<class>/<image>, found {describe(root)}; "
+        f"in {folder}/ there is {describe(inner)}; in {folder}/{first}/ there is {describe(inner / first)}. "
+        f"Give the folder right above the classes, perhaps {inner}"
+    )
+
+
+def _nothing_found(root: Path) -> str:
+    entries = _visible(root)
+    if any(not _is_folder(entry) and is_image_name(entry.name) for entry in entries):
+        return (
+            f"{root} holds images but no class folders: found {describe(root)}; "
+            "put the images of each class into a folder of their own, or give a csv with the columns path,label"
+        )
+    return f"{root} holds no images: found {describe(root)}; wanted {root.name}/<class>/<image>"
+
+
+def describe(folder: Path) -> str:
+    """A few words on a folder's content, for example `2 folders (train, val) and 1 file (README.md)`."""
+    entries = _visible(folder)
+    parts = []
+    for kind, names in (
+        ("folder", [entry.name for entry in entries if _is_folder(entry)]),
+        ("file", [entry.name for entry in entries if not _is_folder(entry)]),
+    ):
+        if names:
+            more = ", …" if len(names) > SHOWN else ""
+            parts.append(f"{len(names):,} {kind}{'s' * (len(names) > 1)} ({', '.join(names[:SHOWN])}{more})")
+    return " and ".join(parts) or "nothing"
+
+
+def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
+    """What a strict opener says about files that it would otherwise skip."""
+    shown = "; ".join(f"{name}: {reason}" for name, reason in skipped[:SHOWN])
+    more = f"; and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
+    return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"

@@ -1,0 +1,243 @@
+"""Data sets of the `datasets` library as domains: from the hub, from parquet files, or written by `save_to_disk`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from PIL import Image
+
+from cplsr.data.domain import Domain, UnreadableImageError
+from cplsr.data.image_file import read_image
+from cplsr.environment import is_offline
+from cplsr.errors import InputError
+
+LABEL_COLUMNS = ("label", "labels", "class", "fine_label", "target", "wnid")
+
+
+@final
+@dataclass(frozen=True)
+class RowReader:
+    """The image column of a data set, still encoded: rows are memory-mapped, not loaded."""
+
+    rows: Any
+    column: str
+
+    def __call__(self, index: int) -> Image.Image:
+        """Read image number `index`."""
+        cell = self.rows[index][self.column]
+        if cell is None:
+            raise UnreadableImageError("no image in this row")
+        return read_image(cell["path"] if cell["bytes"] is None else cell["bytes"])
+
+
+@final
+@dataclass(frozen=True)
+class Address:
+    """The parts of `user/name[:config][@split][#label column]`."""
+
+    repository: str
+    config: str | None
+    split: str | None
+    label: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Take an address apart."""
+        rest, _, label = text.partition("#")
+        rest, _, split = rest.partition("@")
+        repository, _, config = rest.partition(":")
+        if not repository:
+            raise InputError("hf: names no data set: give hf:user/name, for example hf:blanchon/EuroSAT_RGB")
+        return cls(repository, config or None, split or None, label or None)
+
+
+def open_hub(address: str, *, split: str | None = None) -> Domain:
+    """Open `user/name[:config][@split][#label column]` from the hub, or from its local cache when offline."""
+    parts = Address.parse(address)
+    name = parts.repository.rsplit("/", 1)[-1]
+    return _open_builder(parts.repository, parts.config, split or parts.split, parts.label, name)
+
+
+def splits_of_hub(address: str) -> list[str]:
+    """Names of the splits of a data set on the hub."""
+    parts = Address.parse(address)
+    return list(_prepare(parts.repository, parts.config).info.splits)
+
+
+def is_saved_data_set(folder: Path) -> bool:
+    """Whether a folder holds parquet files or what `datasets.save_to_disk` writes, and not folders of images."""
+    return _was_saved_to_disk(folder) or any(
+        True for place in (folder, folder / "data") for _ in place.glob("*.parquet")
+    )
+
+
+def _was_saved_to_disk(folder: Path) -> bool:
+    return any((folder / mark).is_file() for mark in ("dataset_dict.json", "state.json"))
+
+
+def splits_of_saved(folder: Path) -> list[str]:
+    """Names of the splits of a folder of parquet files or of one that `datasets.save_to_disk` has written."""
+    if not _was_saved_to_disk(folder):
+        return list(_prepare(str(folder), None).info.splits)
+    datasets = _import_datasets()
+    saved = _load_saved(folder)
+    return list(saved) if isinstance(saved, datasets.DatasetDict) else ["train"]
+
+
+def open_saved(folder: Path, *, split: str | None = None, label: str | None = None) -> Domain:
+    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written."""
+    if not _was_saved_to_disk(folder):
+        return _open_builder(str(folder), None, split, label, folder.resolve().name)
+    datasets = _import_datasets()
+    saved = _load_saved(folder)
+    if isinstance(saved, datasets.DatasetDict):
+        split = _choose_split(str(folder), list(saved), split)
+        saved, folder = saved[split], folder / split
+    elif split not in (None, "train"):
+        raise InputError(f"{folder} has no splits, but split {split!r} was asked for: leave it out")
+    files = sorted(folder.glob("*.arrow"))
+    return _domain(saved, _files_hash(map(str, files), folder), label, folder.resolve().name)
+
+
+def _load_saved(folder: Path) -> Any:
+    try:
+        return _import_datasets().load_from_disk(str(folder))
+    except InputError:
+        raise
+    except Exception as error:  # a missing or damaged file inside shows as nearly anything
+        raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
+
+
+def _import_datasets() -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise InputError("hub and parquet data sets need the datasets library: pip install 'cplsr[hub]'") from error
+    return datasets
+
+
+@contextmanager
+def _silent_unless_watched(datasets: Any) -> Iterator[None]:
+    """Progress bars only on a terminal, as everywhere else."""
+    quiet = not datasets.are_progress_bars_disabled() and not sys.stderr.isatty()
+    if quiet:
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if quiet:
+            datasets.enable_progress_bars()
+
+
+def _prepare(path: str, config: str | None) -> Any:
+    """The data set's builder with its files downloaded and converted, which `datasets` does only once."""
+    datasets = _import_datasets()
+    try:
+        with _silent_unless_watched(datasets):
+            builder = datasets.load_dataset_builder(path, config)
+            builder.download_and_prepare()
+    except Exception as error:  # files, network and formats: the library lets through what each of them raises
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        hint = "downloads are switched off by HF_HUB_OFFLINE" if is_offline() else "check the name and the connection"
+        raise InputError(f"data set {path} cannot be opened ({reason}): {hint}") from error
+    return builder
+
+
+def _open_builder(path: str, config: str | None, split: str | None, label: str | None, name: str) -> Domain:
+    builder = _prepare(path, config)
+    split = _choose_split(path, list(builder.info.splits), split)
+    files = builder.config.data_files or {}
+    root = Path(path) if Path(path).is_dir() else None
+    version = _files_hash(files.get(split, [path, str(config), str(builder.hash)]), root)
+    return _domain(builder.as_dataset(split=split), version, label, name)
+
+
+def _choose_split(source: str, available: Sequence[str], wanted: str | None) -> str:
+    if wanted is None:
+        if len(available) == 1:
+            return available[0]
+        if "train" in available:
+            return "train"
+    other = {"val": "validation", "validation": "val"}.get(wanted or "")
+    for split in (wanted, other):
+        if split in available:
+            return str(split)
+    raise InputError(
+        f"{source} has no split {wanted!r}: it has {', '.join(available)}; write it as hf:NAME@SPLIT or give split="
+    )
+
+
+def _files_hash(files: Iterable[str], root: Path | None) -> str:
+    """A hash that stays when a folder is moved and changes when a file does; addresses on the hub name a revision."""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in files:
+        if root is not None and os.path.exists(file):  # noqa: PTH110
+            status = Path(file).stat()
+            relative = os.path.relpath(Path(file).resolve(), root.resolve())
+            digest.update(f"{relative}?{status.st_size}-{status.st_mtime_ns}\n".encode())
+        else:
+            digest.update(f"{file}\n".encode())
+    return digest.hexdigest()
+
+
+def _domain(rows: Any, version: str, label: str | None, name: str) -> Domain:
+    datasets = _import_datasets()
+    features = rows.features
+    images = [column for column, feature in features.items() if isinstance(feature, datasets.Image)]
+    if len(images) != 1:
+        raise InputError(
+            f"{name} has {len(images)} image columns among {', '.join(features)}: give a data set with exactly one"
+        )
+    label = _label_column(features, label, name, datasets)
+    classes, labels = _labels(rows, label, name, datasets)
+    return Domain(
+        name=name,
+        classes=classes,
+        labels=labels,
+        identities=tuple(f"{version}/{row}" for row in range(len(labels))),
+        reader=RowReader(rows.select_columns(images).cast_column(images[0], datasets.Image(decode=False)), images[0]),
+    )
+
+
+def _label_column(features: Any, wanted: str | None, name: str, datasets: Any) -> str:
+    if wanted is not None and wanted in features:
+        return wanted
+    if wanted is None:
+        usual = [column for column in LABEL_COLUMNS if column in features]
+        typed = [column for column, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
+        if len(typed) == 1:
+            return typed[0]
+        if usual:
+            return usual[0]
+    asked = "a label column" if wanted is None else f"a column {wanted!r}"
+    raise InputError(f"{name} lacks {asked}: it has {', '.join(features)}; name one as hf:NAME#COLUMN")
+
+
+def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str, ...], np.ndarray]:
+    """Class names and labels; classes without images are left out, numbers and texts become names."""
+    values = rows.select_columns([column]).with_format("arrow")[:][column].to_pylist()
+    feature = rows.features[column]
+    if not values:
+        raise InputError(f"{name} has no rows in this split: give another split")
+    if any(value is None for value in values) or isinstance(values[0], list | dict):
+        raise InputError(
+            f"column {column} of {name} does not give every image one label: name another as hf:NAME#COLUMN"
+        )
+    if isinstance(feature, datasets.ClassLabel):
+        if min(values) < 0:
+            raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
+        order = sorted(set(values))
+        names = tuple(feature.names[value] for value in order)
+    else:
+        order = sorted(set(values))
+        names = tuple(str(value) for value in order)
+    number = {value: position for position, value in enumerate(order)}
+    return names, np.array([number[value] for value in values], dtype=np.int64)

@@ -1,0 +1,113 @@
+"""A table of paths and labels as a domain."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from cplsr.data.domain import Domain
+from cplsr.data.folder import skipped_message
+from cplsr.data.image_file import FileReader, file_identity
+from cplsr.errors import InputError
+
+PATH_COLUMNS = ("path", "file", "filename", "image")
+LABEL_COLUMNS = ("label", "class", "target")
+GROUP_COLUMNS = ("group", "patient", "subject")
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One image of a table: its path relative to the domain's root, its class and what else it belongs to."""
+
+    path: str
+    label: str
+    group: str | None = None
+
+
+def open_listing(table: Path | str, *, name: str | None = None, strict: bool = False) -> Domain:
+    """Open a csv (or tab-separated .tsv) with the columns path,label and optionally group; nothing is decoded.
+
+    Paths are relative to the table's own folder, never to the current one. Classes are the labels in order of name.
+    """
+    table = Path(table)
+    rows = _read_rows(table)
+    classes = sorted({row.label for row in rows})
+    return domain_from_rows(rows, table.parent, name=name or table.stem, classes=classes, strict=strict)
+
+
+def domain_from_rows(
+    rows: Iterable[Row], root: Path, *, name: str, classes: Sequence[str], strict: bool = False
+) -> Domain:
+    """The images of `rows` that exist under `root`, labeled by position in `classes`; the others are skipped."""
+    number = {label: position for position, label in enumerate(classes)}
+    kept: list[Row] = []
+    identities: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    for row in rows:
+        path = os.path.join(root, row.path)  # noqa: PTH118 (called for every row: no Path object)
+        try:
+            status = os.stat(path)  # noqa: PTH116
+            identity = file_identity(row.path, path, status)
+        except OSError as error:
+            skipped.append((row.path, error.strerror or str(error)))
+            continue
+        if not status.st_size:
+            skipped.append((row.path, "0 bytes"))
+            continue
+        kept.append(row)
+        identities.append(identity)
+    if not kept:
+        shown = "; ".join(f"{path}: {reason}" for path, reason in skipped[:3]) or "it has no rows"
+        raise InputError(f"none of the images that {name} lists can be found under {root} ({shown})")
+    if strict and skipped:
+        raise InputError(skipped_message(root, skipped))
+    grouped = all(row.group is not None for row in kept)
+    return Domain(
+        name=name,
+        classes=tuple(classes),
+        labels=np.array([number[row.label] for row in kept], dtype=np.int64),
+        identities=tuple(identities),
+        reader=FileReader(str(root), tuple(row.path for row in kept)),
+        groups=np.array([row.group for row in kept]) if grouped else None,
+        skipped=tuple(skipped),
+    )
+
+
+def _read_rows(table: Path) -> list[Row]:
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
+            header = [cell.strip().lower() for cell in next(reader, [])]
+            path, label = _column(table, header, PATH_COLUMNS), _column(table, header, LABEL_COLUMNS)
+            group = next((header.index(column) for column in GROUP_COLUMNS if column in header), None)
+            lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{table} is not a table in UTF-8 ({error}): save it as csv with the columns path,label"
+        ) from error
+    rows = []
+    for line, cells in lines:
+        if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip():
+            raise InputError(
+                f"{table}, line {line}: {len(cells)} cells {cells[:4]}, but the header has {len(header)} "
+                f"({','.join(header)}): give every image a path and a label"
+            )
+        rows.append(Row(cells[path].strip(), cells[label].strip(), None if group is None else cells[group].strip()))
+    if not rows:
+        raise InputError(f"{table} lists no images: give lines of path,label below the header")
+    return rows
+
+
+def _column(table: Path, header: list[str], accepted: tuple[str, ...]) -> int:
+    for column in accepted:
+        if column in header:
+            return header.index(column)
+    found = ",".join(header) or "nothing"
+    raise InputError(f"{table} has the columns {found}, but needs one called {accepted[0]}: add it to the first line")

@@ -1,0 +1,97 @@
+"""One door for every kind of source: `open_domain`."""
+
+from __future__ import annotations
+
+import difflib
+from functools import partial
+from pathlib import Path
+
+from cplsr.data.domain import Domain
+from cplsr.data.folder import open_folder
+from cplsr.errors import InputError
+
+FORMS = (
+    "a folder with one folder per class, a csv with the columns path,label, a folder of parquet files, "
+    "hf:user/name[@split], procedural:NAME, digits, or a benchmark data set as NAME:DIR (see `cplsr data list`)"
+)
+TABLES = frozenset({".csv", ".tsv"})
+
+
+def open_domain(source: str | Path, *, split: str | None = None, strict: bool = False) -> Domain:
+    """Open labeled images; nothing is decoded yet.
+
+    source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
+        column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`; or
+        `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
+        A `Path` is always a path; write `./digits` for a folder of that name.
+    split: the part to open, where the source has parts; for a folder, the folder below it.
+    strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+    """
+    if isinstance(source, Path):
+        return _open_path(source, split, strict)
+    kind, colon, rest = source.partition(":")
+    if source == "digits":
+        from cplsr.data.digits import open_digits
+
+        _refuse_split(source, split)
+        return open_digits()
+    if kind == "hf" and colon:
+        from cplsr.data.hub import open_hub
+
+        return open_hub(rest, split=split)
+    if kind == "procedural" and colon:
+        return _open_procedural(rest, split)
+    if colon and not Path(source).exists():
+        return _open_catalog(source, kind, rest, split, strict)
+    return _open_path(Path(source).expanduser(), split, strict)
+
+
+def _open_path(path: Path, split: str | None, strict: bool) -> Domain:
+    from cplsr.data.hub import is_saved_data_set, open_saved
+
+    if not path.exists():
+        raise InputError(f"{path} does not exist: give {FORMS}")
+    if path.is_file():
+        if path.suffix.lower() not in TABLES:
+            raise InputError(f"{path} is a file of unknown kind: give {FORMS}")
+        from cplsr.data.listing import open_listing
+
+        _refuse_split(path, split)
+        return open_listing(path, strict=strict)
+    if is_saved_data_set(path):
+        return open_saved(path, split=split)
+    return open_folder(path / split if split else path, strict=strict)
+
+
+def _refuse_split(source: str | Path, split: str | None) -> None:
+    if split is not None:
+        raise InputError(f"{source} has no splits, but split {split!r} was asked for: leave it out")
+
+
+def _open_procedural(name: str, split: str | None) -> Domain:
+    from cplsr.data.rendered import open_procedural
+
+    name, _, suffix = name.partition("@")
+    return open_procedural(name, split=split or suffix or None)
+
+
+def _open_catalog(source: str, name: str, place: str, split: str | None, strict: bool) -> Domain:
+    from cplsr.data.catalog import CATALOG
+
+    entry = CATALOG.get(name.lower())
+    if entry is None:
+        near = difflib.get_close_matches(name.lower(), [*CATALOG, "hf", "procedural"], n=1)
+        hint = f"did you mean {near[0]}:{place}?" if near else f"give {FORMS}"
+        raise InputError(f"{source!r} is neither a path nor the name of a data set: {hint}")
+    if entry.splits:
+        stem, at, suffix = place.rpartition("@")
+        if at and suffix in entry.splits:
+            place, split = stem, split or suffix
+    elif split is not None:
+        _refuse_split(source, split)
+    domain = entry.open(place, split or entry.default_split, strict)
+    if entry.splits and (split or entry.default_split) == "train":
+        from dataclasses import replace
+
+        return replace(domain, validation=partial(open_domain, f"{name}:{place}", split="val", strict=strict))
+    return domain

@@ -1,0 +1,144 @@
+"""Reading image files that are not what their names promise, and telling versions of a file apart."""
+
+import io
+import os
+import pickle
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, features
+
+from cplsr.data.domain import UnreadableImageError
+from cplsr.data.image_file import FileReader, file_identity, is_image_name, read_image
+
+
+def jpeg(side: int = 64) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def png_header_of(width: int, height: int) -> bytes:
+    """A PNG whose header promises any size, with next to no data behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
+
+
+BAD = {
+    "truncated": (jpeg()[:900], "truncated"),
+    "text": (b"this is no image", "not an image of a known format"),
+    "empty": (b"", "0 bytes"),
+    "bomb": (png_header_of(12_000, 12_000), "144,000,000 pixels"),
+    "huge bomb": (png_header_of(60_000, 60_000), "more pixels than"),
+    "short png": (png_header_of(100, 100), "damaged image"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("from_file", [True, False])
+def test_bad_files_are_unreadable_with_a_reason(case: str, from_file: bool, tmp_path: Path) -> None:
+    content, reason = BAD[case]
+    path = tmp_path / "pic.jpg"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableImageError, match=reason):
+        read_image(path if from_file else content)
+
+
+def test_a_folder_and_nothing_are_unreadable_too(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableImageError, match="no such file"):
+        read_image(tmp_path / "absent.jpg")
+    with pytest.raises(UnreadableImageError, match="damaged"):
+        read_image(tmp_path)
+
+
+@pytest.mark.parametrize("cut", range(10, 1800, 97))
+def test_a_jpeg_cut_anywhere_never_raises_anything_else(cut: int) -> None:
+    with pytest.raises(UnreadableImageError):
+        read_image(jpeg()[:cut])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bytes_damaged_anywhere_are_an_image_or_unreadable() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(4096, dtype=np.uint16).reshape(64, 64)).save(stream, "TIFF")
+    images = {"jpeg": jpeg(), "tiff": stream.getvalue(), "png": png_header_of(10, 9)}
+    if features.check("avif"):
+        stream = io.BytesIO()
+        Image.new("RGB", (16, 16)).save(stream, "AVIF")
+        images["avif"] = stream.getvalue()
+    random = np.random.default_rng(0)
+    outcomes = set()
+    for content in images.values():
+        for _ in range(60):
+            damaged = bytearray(content)
+            for place in random.integers(0, min(len(damaged), 400), 4):
+                damaged[place] = random.integers(0, 256)
+            try:
+                outcomes.add(type(read_image(bytes(damaged)).size))
+            except UnreadableImageError:
+                outcomes.add(UnreadableImageError)
+    assert outcomes == {tuple, UnreadableImageError}
+
+
+def test_the_file_is_closed_and_the_pixels_stay(tmp_path: Path) -> None:
+    path = tmp_path / "pic with spaces äöü.jpg"
+    path.write_bytes(jpeg())
+    image = read_image(path)
+    path.unlink()
+    assert np.asarray(image).shape == (64, 64, 3)
+    assert image.fp is None
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("a.JPG", True), ("b.tiff", True), ("c.txt", False), ("jpg", False)])
+def test_image_names(name: str, wanted: bool) -> None:
+    assert is_image_name(name) is wanted
+
+
+def identity(path: Path) -> str:
+    return file_identity(path.name, str(path), path.stat())
+
+
+def test_identity_changes_with_size_or_time_and_not_with_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"1234")
+    os.utime(path, ns=(5, 1_500_000_001))
+    before = identity(path)
+    (tmp_path / "moved").mkdir()
+    moved = path.rename(tmp_path / "moved" / "a.jpg")
+    assert identity(moved) == before
+    os.utime(moved, ns=(5, 1_500_000_002))
+    assert identity(moved) != before
+    moved.write_bytes(b"12345")
+    os.utime(moved, ns=(5, 1_500_000_001))
+    assert identity(moved) != before
+
+
+@pytest.mark.parametrize("place", [0, 5_000, 9_999])
+def test_files_from_an_archive_are_told_apart_by_content(place: int, tmp_path: Path) -> None:
+    """Archives keep whole seconds, so path, size and time of two different images can agree."""
+    identities = set()
+    for number, size in ((0, 10_000), (1, 10_000)):
+        path = tmp_path / "a.bmp"
+        content = bytearray(size)
+        content[place] = number
+        path.write_bytes(content)
+        os.utime(path, ns=(0, 2_000_000_000))
+        identities.add(identity(path))
+    # Only the first and last 4,096 bytes are looked at: the price of opening 30,000 files in about a second.
+    assert len(identities) == (1 if place == 5_000 else 2)
+
+
+def test_the_reader_pickles(tmp_path: Path) -> None:
+    (tmp_path / "x.jpg").write_bytes(jpeg(8))
+    reader = pickle.loads(pickle.dumps(FileReader(str(tmp_path), ("x.jpg",))))
+    assert reader(0).size == (8, 8)
