@@ -1,0 +1,162 @@
+"""Pseudo-episodes: support and query embeddings of classes that exist in embedding space only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from cplsr.episodes.draws import philox_words
+from cplsr.errors import InputError
+from cplsr.reservation.candidates import Candidates, mix_classes, mixed_factors
+from cplsr.reservation.criteria import NovelSimilarity, base_novel, novel_novel
+from cplsr.reservation.statistics import ClassGaussians
+
+EPISODES, SHUFFLES = 2**32, 2**32 + 1
+"""Streams of random words of their own, far from those that choose images."""
+
+
+@dataclass(frozen=True)
+class PseudoEpisodeRecipe:
+    """N-way episodes with K support and K_q query embeddings, chosen from `candidates` (N_C) blends.
+
+    `survivors` · `way` (N_0 · N) candidates pass the novel-novel criterion, `way` of them the base-novel criterion.
+    """
+
+    way: int = 5
+    shot: int = 5
+    query: int = 15
+    candidates: int = 100
+    survivors: int = 2
+    novel_similarity: NovelSimilarity = "dot"
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no episode can have."""
+        for name in ("way", "shot", "query", "candidates", "survivors"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}: a pseudo-episode needs at least 1")
+        if self.survivors * self.way > self.candidates:
+            raise InputError(
+                f"{self.survivors} · {self.way} survivors cannot be chosen from {self.candidates} candidates: "
+                f"give at least {self.survivors * self.way} candidates"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoEpisode:
+    """Embeddings of `way` pseudo-classes, and in `classes` what each was mixed from."""
+
+    support: Float[Tensor, "way shot dim"]
+    query: Float[Tensor, "way query dim"]
+    classes: Candidates
+
+
+def sample(
+    means: Float64[Tensor, "way dim"],
+    factors: Float64[Tensor, "way dim dim"],
+    count: int,
+    *,
+    generator: torch.Generator,
+) -> Float64[Tensor, "way count dim"]:
+    """`count` draws from each N(mean, LLᵀ): mean + Lz with z standard normal."""
+    way, dim = means.shape
+    noise = torch.randn(way, count, dim, generator=generator, dtype=torch.float64)
+    return means[:, None, :] + noise @ factors.transpose(1, 2)
+
+
+def choose_classes(
+    gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, *, generator: torch.Generator
+) -> tuple[Candidates, Float64[Tensor, "way dim dim"]]:
+    """Mix candidates and keep the `way` best of them, with the Cholesky factors of their covariances (Eq. 7-12)."""
+    pool = mix_classes(gaussians, recipe.candidates, generator=generator)
+    alike = novel_novel(pool.means, similarity=recipe.novel_similarity)
+    distinct = pool[alike.argsort(stable=True)[: recipe.survivors * recipe.way]]
+    factors = mixed_factors(gaussians, distinct)
+    away = base_novel(gaussians, distinct.means, factors).argsort(descending=True, stable=True)[: recipe.way]
+    return distinct[away], factors[away]
+
+
+def draw_pseudo_episode(
+    gaussians: ClassGaussians,
+    recipe: PseudoEpisodeRecipe,
+    *,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+) -> PseudoEpisode:
+    """One pseudo-episode: choose its classes, then sample K + K_q embeddings from each."""
+    classes, factors = choose_classes(gaussians, recipe, generator=generator)
+    drawn = sample(classes.means, factors, recipe.shot + recipe.query, generator=generator).to(dtype)
+    if not torch.isfinite(drawn).all():
+        raise InputError(f"pseudo-embeddings are too large for {dtype}: rescale the embeddings or use torch.float64")
+    return PseudoEpisode(drawn[:, : recipe.shot], drawn[:, recipe.shot :], classes)
+
+
+def make_pseudo_episodes(
+    gaussians: ClassGaussians,
+    count: int,
+    recipe: PseudoEpisodeRecipe,
+    *,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+) -> list[PseudoEpisode]:
+    """`count` pseudo-episodes, one after the other from one generator."""
+    if count < 1:
+        raise InputError(f"{count} pseudo-episodes were asked for: give at least 1")
+    return [draw_pseudo_episode(gaussians, recipe, generator=generator, dtype=dtype) for _ in range(count)]
+
+
+class PseudoEpisodeStream:
+    """An endless numbered row of pseudo-episodes: number i depends on the statistics, the recipe, the seed and i alone.
+
+    A training run that was stopped therefore asks for its next number and meets what it would have met. By default
+    `pool` (E_P) episodes are drawn and used again and again: the first time in order, then in a new random order each
+    time. With `online` every number is a fresh episode and nothing is kept.
+    """
+
+    def __init__(
+        self,
+        gaussians: ClassGaussians,
+        recipe: PseudoEpisodeRecipe,
+        *,
+        seed: int = 0,
+        pool: int = 100,
+        online: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if pool < 1:
+            raise InputError(f"a pool of {pool} pseudo-episodes was asked for: give at least 1")
+        if not 0 <= seed < 2**64:
+            raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
+        self.gaussians, self.recipe, self.seed = gaussians, recipe, seed
+        self.pool, self.online, self.dtype = pool, online, dtype
+        self._drawn: dict[int, PseudoEpisode] = {}
+
+    def episode(self, number: int) -> PseudoEpisode:
+        """Pseudo-episode `number`, counted from 0."""
+        if number < 0:
+            raise InputError(f"pseudo-episode {number} was asked for: they are counted from 0")
+        if self.online:
+            return self._draw(number)
+        place = self._place(number)
+        if place not in self._drawn:
+            self._drawn[place] = self._draw(place)
+        return self._drawn[place]
+
+    def _draw(self, number: int) -> PseudoEpisode:
+        generator = numbered_generator(self.seed, number, stream=EPISODES)
+        return draw_pseudo_episode(self.gaussians, self.recipe, generator=generator, dtype=self.dtype)
+
+    def _place(self, number: int) -> int:
+        round_, place = divmod(number, self.pool)
+        if round_ == 0:
+            return place
+        order = torch.randperm(self.pool, generator=numbered_generator(self.seed, round_, stream=SHUFFLES))
+        return int(order[place])
+
+
+def numbered_generator(seed: int, number: int, *, stream: int) -> torch.Generator:
+    """A torch generator of its own for every number of a stream."""
+    word = philox_words(seed, 1, 1, first=number, stream=stream)[0, 0]
+    return torch.Generator().manual_seed(int(word))
