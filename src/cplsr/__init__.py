@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from cplsr.version import __version__
 
 _PUBLIC = {
     "InputError": "cplsr.errors",
@@ -22,6 +22,13 @@ _PUBLIC = {
     "load_adapter": "cplsr.adapters.store",
     "push_adapter": "cplsr.adapters.store",
     "coalescent_from_update": "cplsr.adapters.closed_form",
+    "Domain": "cplsr.data.domain",
+    "open_domain": "cplsr.data.open",
+    "EpisodeSampler": "cplsr.episodes.sampling",
+    "EpisodeSettings": "cplsr.evaluation.evaluate",
+    "evaluate": "cplsr.evaluation.evaluate",
+    "TrainingSettings": "cplsr.training.settings",
+    "train": "cplsr.training.loop",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
@@ -32,7 +39,13 @@ if TYPE_CHECKING:
     from cplsr.adapters.store import load_adapter, push_adapter, save_adapter
     from cplsr.backbones.backbone import Backbone
     from cplsr.backbones.load import load_backbone
+    from cplsr.data.domain import Domain
+    from cplsr.data.open import open_domain
+    from cplsr.episodes.sampling import EpisodeSampler
     from cplsr.errors import InputError
+    from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+    from cplsr.training.loop import train
+    from cplsr.training.settings import TrainingSettings
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cplsr.errors import InputError
+from cplsr.version import __version__
 
 if TYPE_CHECKING:
     import torch
@@ -53,8 +54,6 @@ def installed_version(distribution: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions that a run depends on, for the record."""
-    from cplsr import __version__
-
     found = {name: installed_version(name) for name in LIBRARIES}
     known = {name: version for name, version in found.items() if version is not None}
     return {"cplsr": __version__, "python": platform.python_version(), **known}

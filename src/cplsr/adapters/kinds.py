@@ -33,6 +33,11 @@ def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter
     return adapter
 
 
+def accepts_option(kind: str, option: str) -> bool:
+    """Whether adapters of a kind have an option of that name."""
+    return option in inspect.signature(_class_of(kind)).parameters
+
+
 def _class_of(kind: str) -> type[Adapter]:
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)

@@ -49,7 +49,8 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
     if other and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists and is not an adapter folder, so it is not overwritten: give another path")
     with new_folder(path) as folder:
-        save_file(tensors, folder / TENSORS, metadata={"format": "pt", "cplsr_kind": adapter.kind})
+        # One entry of metadata only: several would be written in a random order, and equal adapters be unequal files.
+        save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
         description = {
             "format": _FORMAT,
             "kind": adapter.kind,

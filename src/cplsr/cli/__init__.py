@@ -10,8 +10,13 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from cplsr.errors import InputError
+from cplsr.version import __version__
 
 VERBS = {
+    "train": "train an adapter on a base domain",
+    "evaluate": "accuracy of a frozen backbone and of adapters on target domains",
+    "data": "data sets: what is known, what is wrong with yours",
+    "cache": "what is kept on disk to save time, and how to be rid of it",
     "info": "what this machine offers: device, number format, caches, installed extras",
 }
 
@@ -26,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_help())
         return 0
     if words[0] in ("-V", "--version"):
-        from cplsr import __version__
-
         print(f"cplsr {__version__}")
         return 0
     warnings.showwarning = _show_warning

@@ -1,0 +1,1 @@
+"""Episodic training of an adapter on a base domain."""

@@ -1,0 +1,94 @@
+"""Decoded images of a domain in one memory-mapped file, made once and shared by all runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from numpy import ndarray
+from torch import Tensor
+
+from cplsr.data.decode import decode
+from cplsr.data.domain import Domain
+from cplsr.environment import cache_folder
+from cplsr.errors import InputError
+from cplsr.files import new_folder, write_json
+from cplsr.training.processes import Processes
+
+PIXELS, INDEX = "pixels.u8", "index.json"
+_BLOCK = 1 << 24
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class BaseImages:
+    """The readable images of a domain at one size; memory-mapped, so that only what is used is in memory."""
+
+    pixels: UInt8[ndarray, "images 3 size size"]
+    labels: Int64[ndarray, "images"]
+    classes: tuple[str, ...]
+    fingerprint: str
+    unreadable: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, indices: Int64[ndarray, "..."]) -> UInt8[Tensor, "chosen 3 size size"]:
+        """A copy of some images, in the given order."""
+        return torch.from_numpy(self.pixels[indices.reshape(-1)])
+
+
+def decoded_images(
+    domain: Domain, size: int, *, processes: Processes, workers: int | None = None, folder: Path | None = None
+) -> BaseImages:
+    """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
+    folder = folder or cache_folder() / "images"
+    place = folder / hashlib.sha256(f"1 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+    if processes.first and not _is_whole(place):
+        _decode_to(place, domain, size, workers)
+    processes.wait()
+    index = json.loads((place / INDEX).read_text(encoding="utf-8"))
+    kept = np.array(index["kept"], dtype=np.int64)
+    pixels = np.memmap(place / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
+    return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether the copy is there and its bytes are those that were written."""
+    try:
+        index: dict[str, Any] = json.loads((place / INDEX).read_text(encoding="utf-8"))
+        if _checksum(place / PIXELS) == index["sha256"]:
+            return True
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError):
+        pass
+    _log.warning("the decoded images in %s are damaged and are made again", place)
+    return False
+
+
+def _decode_to(place: Path, domain: Domain, size: int, workers: int | None) -> None:
+    kept: list[int] = []
+    unreadable: list[str] = []
+    with new_folder(place) as folder:
+        with (folder / PIXELS).open("wb") as stream:
+            for batch in decode(domain, size, workers=workers, description=f"decoding {domain.name}"):
+                stream.write(batch.pixels.numpy().tobytes())
+                kept += batch.indices.tolist()
+                unreadable += [domain.image_name(number) for number, _ in batch.failed]
+        if not kept:
+            raise InputError(f"none of the {len(domain)} images of {domain.name} can be read")
+        content = {"kept": kept, "unreadable": unreadable, "sha256": _checksum(folder / PIXELS)}
+        write_json(folder / INDEX, {"domain": domain.name, "size": size, **content})
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,103 @@
+"""Gaussians of the base classes under the frozen backbone, computed once and shared by all runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from numpy import ndarray
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.environment import cache_folder
+from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.progress import progress_bar
+from cplsr.reservation.moments import ClassMoments, choose_statistics_images
+from cplsr.reservation.rotation import TURNS
+from cplsr.reservation.statistics import ClassGaussians
+from cplsr.reservation.statistics_file import DamagedStatisticsError
+from cplsr.training.base_images import BaseImages
+from cplsr.training.processes import Processes
+from cplsr.training.settings import TrainingSettings
+
+BATCH = 64
+_log = logging.getLogger(__name__)
+
+
+def base_gaussians(
+    backbone: Backbone,
+    images: BaseImages,
+    settings: TrainingSettings,
+    *,
+    processes: Processes,
+    folder: Path | None = None,
+) -> ClassGaussians:
+    """μ_k and Σ_k of all base classes, with SST of all four turns of each (Eq. 5-6), from the cache or anew.
+
+    The backbone must be frozen: an adapter on it would be part of the statistics.
+    """
+    if backbone.adapter is not None:
+        raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
+    file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
+    # All processes must take the same way, so they share what the first one finds.
+    found = _load(file) if processes.first else None
+    if not processes.gather(found is not None)[0]:
+        found = _compute(backbone, images, settings, processes)
+        if processes.first:
+            found.save(file)
+    processes.wait()
+    return found or ClassGaussians.load(file)
+
+
+def _load(file: Path) -> ClassGaussians | None:
+    if not file.is_file():
+        return None
+    try:
+        return ClassGaussians.load(file)
+    except DamagedStatisticsError as error:
+        _log.warning("%s; they are computed again", error)
+        return None
+
+
+def _compute(
+    backbone: Backbone, images: BaseImages, settings: TrainingSettings, processes: Processes
+) -> ClassGaussians:
+    chosen = _chosen(images, settings.statistics_images)
+    turns = TURNS if settings.sst else 1
+    count = len(images.classes)
+    moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)  # type: ignore[arg-type]
+    batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
+    mine = processes.share(batches)
+    with progress_bar(sum(map(len, mine)) * turns, "base statistics") as bar, torch.inference_mode():
+        for batch in mine:
+            pixels, labels = images.take(batch), torch.from_numpy(images.labels[batch])
+            for turn in range(turns):
+                embeddings = backbone(torch.rot90(pixels, turn, dims=(-2, -1))).cpu()
+                moments.update(embeddings, labels + turn * count)
+                bar.update(len(batch))
+    parts = processes.gather(moments)
+    for other in parts[1:]:
+        parts[0].merge(other)
+    return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)  # type: ignore[arg-type]
+
+
+def _chosen(images: BaseImages, most: int | None) -> Int64[ndarray, "chosen"]:
+    """Images that the statistics are taken from, class by class; the same in every run, whatever its seed."""
+    labels = torch.from_numpy(images.labels)
+    chosen = choose_statistics_images(labels, most, generator=torch.Generator().manual_seed(0))
+    return chosen[labels[chosen].argsort(stable=True)].numpy()
+
+
+def _key(backbone: Backbone, images: BaseImages, settings: TrainingSettings) -> str:
+    options = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
+    parts = {
+        "format": 1,
+        "backbone": EmbeddingKey.of(backbone).folder_name,
+        "images": images.fingerprint,
+        **{name: getattr(settings, name) for name in options},
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

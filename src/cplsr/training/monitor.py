@@ -1,0 +1,98 @@
+"""What a run tells while it goes: a live line on a terminal, log lines elsewhere, metrics on disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from cplsr.evaluation.intervals import Interval
+from cplsr.progress import progress_bar
+from cplsr.training.run_folder import RunFolder, RunState
+from cplsr.training.settings import TrainingSettings
+
+LOG_SECONDS = 20.0
+_log = logging.getLogger(__name__)
+
+
+class Monitor:
+    """Takes the figures of every base episode and validation; only the first process shows and writes them."""
+
+    def __init__(self, folder: RunFolder, settings: TrainingSettings, state: RunState, active: bool) -> None:
+        self.folder, self.settings, self.active = folder, settings, active
+        self.accuracies: list[tuple[int, float]] = []
+        self.bar = progress_bar(settings.episodes, "training", unit="episode") if active else None
+        self.board = _board(folder, state.episode) if active else None
+        if self.bar is not None:
+            self.bar.update(state.episode)
+        self.begin, self.first, self.logged = time.monotonic(), state.episode, time.monotonic()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        if self.board is not None:
+            self.board.close()
+
+    def episode(self, done: int, loss: float, accuracy: float, rate: float) -> None:
+        """Figures of the base episodes up to `done`."""
+        if not self.active or self.bar is None:
+            return
+        row = {"episode": done, "loss": loss, "accuracy": accuracy, "images_per_second": round(rate, 2)}
+        self.folder.append_metrics(row)
+        self._to_board(done, row)
+        self.bar.update(done - self.bar.n)
+        shown = f"loss {loss:.4f}, val {self.accuracies[-1][1]:.2f} %" if self.accuracies else f"loss {loss:.4f}"
+        self.bar.set_postfix_str(f"{shown}, {rate:.0f} images/s", refresh=False)
+        if not sys.stderr.isatty() and (
+            time.monotonic() - self.logged >= LOG_SECONDS or done == self.settings.episodes
+        ):
+            self.logged = time.monotonic()
+            left = (self.logged - self.begin) / max(1, done - self.first) * (self.settings.episodes - done)
+            _log.info(
+                "episode %d/%d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left",
+                *(done, self.settings.episodes, loss, accuracy, rate, left),
+            )
+
+    def validation(self, done: int, interval: Interval, change: dict[str, float] | None) -> None:
+        """Validation accuracy after `done` base episodes, and how far C is from the identity."""
+        if not self.active:
+            return
+        self.accuracies.append((done, interval.mean))
+        row: dict[str, Any] = {"episode": done, "validation": interval.mean, "validation_ci95": interval.half_width}
+        if change is not None:
+            row["distance_from_identity"] = change
+        self.folder.append_metrics(row)
+        self._to_board(done, row)
+        _log.info("episode %d  validation %.2f ± %.2f %%", done, interval.mean, interval.half_width or 0.0)
+
+    def summary(self) -> dict[str, float]:
+        """First and last validation accuracy; after a restart read back from the metrics."""
+        rows = self.folder.validations()
+        return {"start_accuracy": rows[0][1], "last_accuracy": rows[-1][1]}
+
+    def _to_board(self, done: int, row: dict[str, Any]) -> None:
+        if self.board is None:
+            return
+        for name, value in row.items():
+            if isinstance(value, float):
+                self.board.add_scalar(name, value, done)
+            elif isinstance(value, dict):
+                for part, number in value.items():
+                    self.board.add_scalar(f"{name}/{part}", number, done)
+
+
+def _board(folder: RunFolder, episode: int) -> Any:
+    """A TensorBoard writer where tensorboard is installed; events after a restored episode are dropped."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder.path / "tensorboard"), purge_step=episode + 1 if episode else None)

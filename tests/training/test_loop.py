@@ -1,0 +1,229 @@
+"""Training end to end on a tiny domain: what is written, what is learned, what is refused."""
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from cplsr import TrainingSettings, load_adapter, load_backbone, train
+from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.kinds import KINDS
+from cplsr.adapters.store import read_adapter_info
+from cplsr.errors import InputError
+from cplsr.training import loop
+
+SETTINGS = TrainingSettings(
+    way=2, shot=2, query=2, episodes=4, lr=1e-3, validation_episodes=8, candidates=10, pseudo_episodes=3,
+    validate_every=2, shrinkage="ledoit_wolf",
+)  # fmt: skip
+
+
+def rows(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def tensors(folder: Path) -> bytes:
+    return (folder / "adapter.safetensors").read_bytes()
+
+
+@pytest.fixture
+def run(checkpoint_file, tiny, tmp_path):
+    """Train with changed settings in a folder of its own; returns the folder."""
+
+    def go(name="run", adapter="coalescent", adapter_options=None, resume=False, **changes):
+        backbone = load_backbone(checkpoint_file, heads=2)
+        settings = replace(SETTINGS, **changes)
+        result = train(
+            backbone, tiny, out=tmp_path / name, adapter=adapter, adapter_options=adapter_options,
+            settings=settings, workers=0, resume=resume, save_seconds=0.0,
+        )  # fmt: skip
+        assert backbone.adapter is None
+        return result
+
+    return go
+
+
+def test_a_run_leaves_adapters_metrics_and_a_record(run, checkpoint_file, tmp_path):
+    result = run()
+    folder = tmp_path / "run"
+    assert sorted(path.name for path in folder.iterdir()) == ["adapter", "last", "metrics.jsonl", "run.json"]
+    record = json.loads((folder / "run.json").read_text())
+    assert record["finished"]
+    assert record["settings"]["lr"] == 1e-3
+    assert record["data"]["base"]["classes"] + record["data"]["val"]["classes"] == 10
+    assert record["versions"]["torch"]
+    episodes = [row["episode"] for row in rows(folder) if "loss" in row]
+    validations = [row["episode"] for row in rows(folder) if "validation" in row]
+    assert episodes == [1, 2, 3, 4]
+    assert validations == [0, 2, 4]
+    last = [row for row in rows(folder) if "validation" in row][-1]
+    assert sorted(last["distance_from_identity"]) == ["0", "1"]
+    assert min(last["distance_from_identity"].values()) > 0
+    assert rows(folder)[0]["distance_from_identity"] == {"0": 0.0, "1": 0.0}
+    assert result.best_accuracy == max(row["validation"] for row in rows(folder) if "validation" in row)
+    stored = read_adapter_info(folder)
+    assert stored.info["shot"] == 2
+    load_adapter(load_backbone(checkpoint_file, heads=2), folder)
+
+
+def test_the_same_command_gives_the_same_adapter_and_another_seed_another(run, tmp_path):
+    run("a")
+    run("b")
+    run("c", seed=1)
+    assert tensors(tmp_path / "a" / "last") == tensors(tmp_path / "b" / "last")
+    assert tensors(tmp_path / "a" / "last") != tensors(tmp_path / "c" / "last")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sst": False}, {"pe": False}, {"sst": False, "pe": False}, {"statistics": "normalized"}, {"online": True},
+        {"novel_similarity": "cosine"}, {"shrinkage": "none"}, {"statistics_images": 3}, {"symmetry": 0.5},
+        {"prototype": "mean_of_normalized"}, {"temperature": 5.0}, {"weight_decay": 0.1}, {"episodes_per_step": 2},
+        {"ridge": 0.1}, {"survivors": 1}, {"lr": 1e-4},
+    ],
+    ids=lambda c: ",".join(c),
+)  # fmt: skip
+def test_every_setting_makes_a_difference(run, tmp_path, changes):
+    run("plain")
+    run("changed", **changes)
+    assert tensors(tmp_path / "plain" / "last") != tensors(tmp_path / "changed" / "last")
+
+
+def test_checkpointing_makes_none(run, tmp_path):
+    run("plain")
+    run("changed", checkpointing=True)
+    assert tensors(tmp_path / "plain" / "last") == tensors(tmp_path / "changed" / "last")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_of_adapter_trains(run, tmp_path, kind):
+    run(kind, adapter=kind, episodes=2)
+    assert read_adapter_info(tmp_path / kind).kind == kind
+    assert "distance_from_identity" in rows(tmp_path / kind)[0] or kind != "coalescent"
+
+
+def test_training_lowers_the_loss(run, tmp_path):
+    run("long", episodes=30, lr=3e-3, validate_every=0)
+    losses = [row["loss"] for row in rows(tmp_path / "long") if "loss" in row]
+    assert sum(losses[-10:]) < sum(losses[:10])
+
+
+def test_the_best_adapter_wins_and_of_equals_the_later(run, tmp_path, monkeypatch):
+    from cplsr.evaluation.intervals import Interval
+
+    values = iter([50.0, 70.0, 70.0])
+    monkeypatch.setattr(loop.Validation, "accuracy", lambda *_: Interval(next(values), 1.0))
+    result = run("best")
+    assert (result.best_accuracy, result.best_episode, result.start_accuracy) == (70.0, 4, 50.0)
+    values = iter([50.0, 70.0, 60.0])
+    result = run("middle")
+    assert result.best_episode == 2
+    assert read_adapter_info(tmp_path / "middle").info["episode"] == 2
+    assert tensors(tmp_path / "middle" / "adapter") != tensors(tmp_path / "middle" / "last")
+    values = iter([80.0, 70.0, 60.0])
+    run("start")
+    assert read_adapter_info(tmp_path / "start").info["episode"] == 0
+    values = iter([80.0, 70.0, 60.0])
+    run("last", select="last")
+    assert tensors(tmp_path / "last" / "adapter") == tensors(tmp_path / "last" / "last")
+
+
+def test_a_finished_run_is_left_alone(run, tmp_path):
+    run()
+    before = tensors(tmp_path / "run" / "adapter")
+    assert run(resume=True).already_finished
+    assert tensors(tmp_path / "run" / "adapter") == before
+    with pytest.raises(InputError, match="finished run"):
+        run()
+    with pytest.raises(InputError, match=r"lr: 0.001, now 0.5"):
+        run(resume=True, lr=0.5)
+
+
+def test_resume_on_a_missing_folder_starts(run):
+    assert not run(resume=True).already_finished
+
+
+def test_a_folder_of_something_else_is_not_touched(run, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("all of it")
+    with pytest.raises(InputError, match="holds no training run"):
+        run()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+def test_numbers_that_go_wrong_stop_the_run_and_keep_the_state(run, tmp_path, monkeypatch):
+    real = loop.joint_loss
+    calls = iter(range(1000))
+
+    def spoiled(*arguments, **options):
+        loss, right = real(*arguments, **options)
+        return (loss * torch.nan if next(calls) >= 10 else loss), right
+
+    monkeypatch.setattr(loop, "joint_loss", spoiled)
+    with pytest.raises(InputError, match=r"loss of base episode 2 is nan.*state of episode 2"):
+        run()
+    monkeypatch.setattr(loop, "joint_loss", real)
+    run(resume=True)
+    run("undisturbed")
+    assert tensors(tmp_path / "run" / "last") == tensors(tmp_path / "undisturbed" / "last")
+
+
+def test_held_out_classes_are_said_once_and_never_trained_on(run, caplog, tmp_path):
+    with caplog.at_level(logging.WARNING):
+        run()
+    said = [record.message for record in caplog.records if "held out" in record.message]
+    assert said == ["no validation domain was given: 2 of 10 classes are held out for it, chosen by the seed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"way": 9}, "needs 18"),
+        ({"episodes": 3, "episodes_per_step": 2}, "multiple of 2"),
+        ({"lr": 0.0}, "lr is 0.0"),
+        ({"way": 1}, "way is 1"),
+        ({"validation_episodes": 6}, "multiple of 4"),
+        ({"select": "first"}, "best or last"),
+        ({"statistics_images": 1}, "at least 2"),
+    ],
+)
+def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_path, changes, words):
+    with pytest.raises(InputError, match=words):
+        run(**changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
+    from cplsr import attach
+
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "residual")
+    with pytest.raises(InputError, match="already"):
+        train(backbone, tiny, out=tmp_path / "run", settings=SETTINGS)
+    assert adapter_of(backbone).kind == "residual"
+
+
+def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_path, caplog, monkeypatch):
+    from cplsr.environment import cache_folder
+    from cplsr.training import base_images, base_statistics
+
+    run("a")
+    decoded, computed = [], []
+    real_decode, real_compute = base_images.decode, base_statistics._compute
+    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real_decode(*a, **k))
+    monkeypatch.setattr(base_statistics, "_compute", lambda *a, **k: computed.append(1) or real_compute(*a, **k))
+    run("b")
+    assert (len(decoded), len(computed)) == (0, 0)
+    for pattern in ("images/*/pixels.u8", "statistics/*.safetensors"):
+        for file in cache_folder().glob(pattern):
+            content = bytearray(file.read_bytes())
+            content[-5] ^= 0xFF
+            file.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        run("c")
+    assert (len(decoded), len(computed)) == (2, 1)
+    assert "damaged" in caplog.text
+    assert tensors(tmp_path / "a" / "last") == tensors(tmp_path / "c" / "last")
