@@ -7,7 +7,8 @@ Two stages, each of which continues where it was interrupted:
 1. views: every photo, and images of the procedural base domain, are cropped, flipped, recolored and sometimes blended
    with another; the teacher embeds the result at its own size, and pixels (at the student's size) and targets go to
    disk.
-2. training: the student learns the teacher's centered class token and patch tokens on those views.
+2. training: the student learns the teacher's centered class token and patch tokens on those views. For most of the
+   time it sees half of the patches only, which halves the work; the teacher saw all.
 
 The student is a plain ViT with random start; no weight of the teacher is copied. The result is written in float16 under
 the key names of timm, with a json file beside it that says how it was made.
@@ -47,17 +48,19 @@ class Recipe:
     image_size: int = 112
     patch_size: int = 16
     dim: int = 192
-    layers: int = 8
+    layers: int = 6
     heads: int = 3
     procedural_images: int = 6400
-    views_per_image: int = 2
-    epochs: int = 6
-    batch: int = 96
+    views_per_image: int = 1
+    epochs: int = 14
+    batch: int = 64
     learning_rate: float = 1.5e-3
     weight_decay: float = 0.05
     warmup: float = 0.05
-    average: float = 0.999
-    patch_weight: float = 0.5
+    average: float = 0.99
+    kept_patches: float = 0.5
+    all_patches_from: float = 0.85
+    patch_weight: float = 1.0
     relation_weight: float = 0.5
     seed: int = 0
 
@@ -172,7 +175,11 @@ def teach(teacher: Backbone, pixels: Tensor, recipe: Recipe) -> tuple[Tensor, Te
 
 
 def make_student(recipe: Recipe) -> nn.Module:
-    """A plain ViT with random weights."""
+    """A plain ViT with random weights, started where small vision transformers learn quickly.
+
+    Positions start as sines and cosines of the place, and the products W_qᵀW_k and W_o W_v of every head near the
+    multiples of the identity that trained transformers show (mimetic initialization, Trockman and Kolter 2023).
+    """
     from transformers import ViTConfig, ViTModel
 
     torch.manual_seed(recipe.seed)
@@ -185,7 +192,46 @@ def make_student(recipe: Recipe) -> nn.Module:
         patch_size=recipe.patch_size,
         layer_norm_eps=1e-6,
     )
-    return ViTModel(config, add_pooling_layer=False)
+    student = ViTModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        side = recipe.image_size // recipe.patch_size
+        student.embeddings.position_embeddings[0, 1:] = wave_positions(side, recipe.dim)
+        for layer in student.layers:
+            start_attention(layer.attention, recipe.heads)
+    return student
+
+
+def wave_positions(side: int, dim: int) -> Tensor:
+    """Sines and cosines of the row and of the column of every cell, (side * side, dim)."""
+    frequencies = 1 / 1000 ** (torch.arange(dim // 4) / (dim // 4))
+    angles = torch.arange(side).float()[:, None] * frequencies
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+    rows, columns = waves.repeat_interleave(side, 0), waves.repeat(side, 1)
+    return 0.5 * torch.cat([rows, columns], dim=1)
+
+
+def start_attention(attention: nn.Module, heads: int) -> None:
+    """Set W_qᵀW_k of every head near 0.7 I and W_o W_v near −0.4 I, each with as much noise."""
+    dim = attention.q_proj.weight.shape[1]
+    for head in range(heads):
+        rows = slice(head * dim // heads, (head + 1) * dim // heads)
+        product = 0.7 * torch.eye(dim) + 0.7 * torch.randn(dim, dim) / math.sqrt(dim)
+        u, values, v = torch.linalg.svd(product)
+        size = dim // heads
+        attention.q_proj.weight[rows] = (u[:, :size] * values[:size].sqrt()).T
+        attention.k_proj.weight[rows] = values[:size, None].sqrt() * v[:size]
+    u, values, v = torch.linalg.svd(-0.4 * torch.eye(dim) + 0.4 * torch.randn(dim, dim) / math.sqrt(dim))
+    attention.v_proj.weight.copy_(values[:, None].sqrt() * v)
+    attention.o_proj.weight.copy_(u * values.sqrt())
+
+
+def tokens_of(student: nn.Module, images: Tensor, kept: Tensor) -> Tensor:
+    """The student's final tokens with only some of the patches: the class token, then the kept ones."""
+    embedded = student.embeddings(images)
+    hidden = torch.cat([embedded[:, :1], embedded[:, 1:][:, kept]], dim=1)
+    for layer in student.layers:
+        hidden = layer(hidden)
+    return student.layernorm(hidden)
 
 
 def distillation_loss(student: Tensor, embeddings: Tensor, patches: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -258,8 +304,11 @@ def train(targets: Targets, mean: tuple[float, ...], std: tuple[float, ...], rec
                 side = math.isqrt(patches.shape[1])
                 pixels = pixels.flip(-1)
                 patches = patches.unflatten(1, (side, side)).flip(2).flatten(1, 2)
-            tokens = student((pixels.float() / 255 - shift) / scale).last_hidden_state
-            loss, direction = distillation_loss(tokens, embeddings, patches, recipe)
+            share = recipe.kept_patches if done < recipe.all_patches_from else 1.0
+            kept = torch.randperm(patches.shape[1], generator=torch.Generator().manual_seed(step))
+            kept = kept[: round(share * len(kept))]
+            tokens = tokens_of(student, (pixels.float() / 255 - shift) / scale, kept)
+            loss, direction = distillation_loss(tokens, embeddings, patches[:, kept], recipe)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(student.parameters(), 1.0)

@@ -1,0 +1,131 @@
+"""What each adapter costs on ViT-S/16 shapes at 224 px: forward, training step, parameters, memory.
+
+    python benchmarks/adapter_cost.py [--quick] [--json FILE]
+
+Every figure is relative to the frozen backbone measured in the same rounds. The weights are random: they do not
+matter to time.
+"""
+
+from __future__ import annotations
+
+import copy
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+from claims import Claim, arguments, interleaved, report
+from transformers import ViTConfig, ViTModel
+
+from cplsr import attach, merge
+from cplsr.backbones.backbone import Backbone
+
+ADAPTERS = {
+    "coalescent": ("coalescent", {}),
+    "coalescent shared": ("coalescent", {"sharing": "shared"}),
+    "coalescent mahalanobis": ("coalescent", {"constraint": "mahalanobis"}),
+    "attn_scale": ("attn_scale", {}),
+    "soft_prompts 2": ("soft_prompts", {"length": 2}),
+    "soft_prompts 8": ("soft_prompts", {"length": 8}),
+    "residual": ("residual", {}),
+    "lora": ("lora", {}),
+}
+
+
+def vit_small() -> Backbone:
+    """ViT-S/16: 12 blocks, 384 wide, 6 heads of 64."""
+    torch.manual_seed(0)
+    config = ViTConfig(hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536)
+    model = ViTModel(config, add_pooling_layer=False)
+    return Backbone(model, source="random ViT-S/16", mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+def adapted(frozen: Backbone, name: str) -> Backbone:
+    """A copy of the backbone with one adapter, moved off its starting point as training would."""
+    kind, options = ADAPTERS[name]
+    backbone = attach(copy.deepcopy(frozen), kind, **options)
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.01 * torch.randn_like(parameter))
+    return backbone
+
+
+def forward(backbone: Backbone, images: torch.Tensor) -> Callable[[], object]:
+    """One embedding pass without gradients."""
+
+    def run() -> None:
+        with torch.inference_mode():
+            backbone(images)
+
+    return run
+
+
+def training_step(backbone: Backbone, images: torch.Tensor) -> Callable[[], object]:
+    """Forward and backward to the adapter's parameters."""
+    direction = torch.randn(backbone.dim)
+
+    def run() -> None:
+        backbone.zero_grad(set_to_none=True)
+        (backbone(images) @ direction).sum().backward()
+
+    return run
+
+
+def peak_memory(name: str, batch: int) -> float:
+    """Peak resident memory of a training step above that of loading the model, in MB, in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, __file__, "--memory-of", name, str(batch)], capture_output=True, text=True, check=True
+    )
+    return float(result.stdout.split()[-1])
+
+
+def print_peak_memory(name: str, batch: int) -> None:
+    """The other side of `peak_memory`."""
+    torch.set_num_threads(2)
+    backbone = adapted(vit_small(), name)
+    step = training_step(backbone, torch.randn(batch, 3, 224, 224))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def main() -> None:
+    """Measure, print the table, then the claims."""
+    options = arguments(__doc__ or "")
+    batch, repetitions = (8, 5) if options.quick else (32, 11)
+    images = torch.randn(batch, 3, 224, 224)
+    frozen = vit_small()
+    models = {"frozen": frozen, **{name: adapted(frozen, name) for name in ADAPTERS}}
+    models["merged"] = merge(models["coalescent"])
+    forwards = interleaved({name: forward(model, images) for name, model in models.items()}, repetitions)
+    steps = interleaved({name: training_step(models[name], images) for name in ADAPTERS}, max(3, repetitions // 2))
+    print(
+        f"ViT-S/16 at 224 px, batch {batch}, fp32, {torch.get_num_threads()} threads; times relative to frozen forward"
+    )
+    print(f"{'':<24}{'parameters':>12}{'forward':>10}{'step':>10}{'peak MB':>10}")
+    for name, model in models.items():
+        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        step = f"{steps[name] / forwards['frozen']:.3f}x" if name in steps else "-"
+        memory = f"{peak_memory(name, batch):.0f}" if name in ADAPTERS else "-"
+        print(f"{name:<24}{count:>12,}{forwards[name] / forwards['frozen']:>9.3f}x{step:>10}{memory:>10}")
+    cheapest = min((name for name in steps if not name.startswith("coalescent")), key=lambda name: steps[name])
+    ours = steps["coalescent"]
+    report(
+        [
+            Claim("coalescent forward (s) against frozen", forwards["coalescent"], forwards["frozen"], "lower", 1.03),
+            Claim("merged forward (s) against frozen", forwards["merged"], forwards["frozen"], "lower", 1.02),
+            Claim(f"coalescent step (s) against {cheapest}", ours, steps[cheapest], "lower", 1.05),
+            Claim("coalescent step (s) against attn_scale", ours, steps["attn_scale"], "lower", 1.0),
+            Claim("coalescent step (s) against soft_prompts 2", ours, steps["soft_prompts 2"], "lower", 1.0),
+        ],
+        options.json,
+    )
+
+
+if __name__ == "__main__":
+    if "--memory-of" in sys.argv:
+        print_peak_memory(sys.argv[-2], int(sys.argv[-1]))
+    else:
+        main()

@@ -1,0 +1,50 @@
+"""`cplsr cache`, as it is called."""
+
+import numpy as np
+import pytest
+
+from cplsr.cli.cache import main
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CPLSR_CACHE", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    return EmbeddingCache()
+
+
+def fill(cache):
+    key = EmbeddingKey("b", "f" * 40, 112, "cls", "none", "bf16", (0.5,) * 3, (0.5,) * 3, source="some/backbone")
+    cache.write(key, [f"{i}" for i in range(1500)], np.zeros((1500, 4), dtype=np.float32))
+
+
+def test_info_of_an_empty_cache(cache, capsys):
+    assert main(["info"]) == 0
+    assert capsys.readouterr().out.replace("\n", "") == f"embeddings in {cache.folder}: 0 bytes"
+
+
+def test_info_lists_models(cache, capsys):
+    fill(cache)
+
+    assert main(["info"]) == 0
+
+    printed = capsys.readouterr().out
+    for word in ("some/backbone", "ffffffff", "112", "bf16", "1,500", "48.2 KB"):
+        assert word in printed
+
+
+def test_clear_removes_everything_and_says_how_much(cache, capsys):
+    fill(cache)
+
+    assert main(["clear"]) == 0
+
+    assert capsys.readouterr().out == f"removed 48.2 KB of embeddings from {cache.folder}\n"
+    assert cache.contents() == []
+
+
+def test_anything_else_is_a_usage_error(cache, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["destroy"])
+
+    assert stopped.value.code == 2

@@ -1,0 +1,149 @@
+"""`cplsr evaluate`, as it is called."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import ViTConfig, ViTModel
+
+from cplsr.adapters.attach import attach
+from cplsr.adapters.store import save_adapter
+from cplsr.backbones.load import load_backbone
+from cplsr.cli.evaluate import default_adapter_name, main, split_name
+from cplsr.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CPLSR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def model(tmp_path):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=16,
+        patch_size=8,
+        initializer_range=0.3,
+    )
+    ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+@pytest.fixture
+def images(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("red [1]", "green", "blue", "grey"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        center = generator.integers(60, 190, 3)
+        for number in range(8):
+            color = tuple(int(c) for c in center + generator.integers(-30, 30, 3))
+            Image.new("RGB", (20, 20), color).save(tmp_path / "images" / name / f"{number}.png")
+    return tmp_path / "images"
+
+
+def common(model):
+    return ["--backbone", model, "--mean", "0.5", "0.5", "0.5", "--std", "0.5", "0.5", "0.5", "--device", "cpu",
+            "--workers", "0", "--way", "3", "--query", "4", "--episodes", "30"]  # fmt: skip
+
+
+def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, capsys):
+    backbone = load_backbone(model, 24, mean=(0.5,) * 3, std=(0.5,) * 3)
+    attach(backbone, "coalescent", init="near_identity")
+    save_adapter(backbone, tmp_path / "runs" / "first" / "adapter", shot=2)
+    out = tmp_path / "out" / "results.json"
+
+    code = main(
+        [*common(model), "--target", f"[odd] name={images}", "--target", f"{images}", "--shots", "1", "2",
+         "--adapter", f"{tmp_path / 'runs' / 'first'}", "--adapter", f"CP={tmp_path / 'runs' / 'first'}",
+         "--out", str(out)]
+    )  # fmt: skip
+
+    results = json.loads(out.read_text(encoding="utf-8"))
+    assert code == 0
+    assert {row["method"] for row in results["rows"]} == {"frozen", "first", "CP"}
+    assert {row["target"] for row in results["rows"]} == {"[odd] name", "images"}
+    assert {row["shot"] for row in results["rows"]} == {1, 2}
+    assert all(0 <= row["accuracy"] <= 100 for row in results["rows"])
+    assert len(results["paired"]) == 8
+    assert results["settings"]["backbone"]["image_size"] == 24  # the adapter's
+    printed = capsys.readouterr().out
+    for word in ("[odd] name", "2-shot", "average", "frozen", "difference on the same episodes", str(out)):
+        assert word in printed
+
+
+def test_the_second_run_embeds_nothing_and_says_the_same(tmp_path, model, images, monkeypatch):
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(first)])
+    monkeypatch.setattr("cplsr.evaluation.embed.decode", None)
+
+    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(second)])
+
+    assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
+    with pytest.raises(TypeError):  # without the cache it has to decode
+        main([*common(model), "--target", str(images), "--no-cache"])
+
+
+def test_match_shot(tmp_path, model, images):
+    backbone = load_backbone(model, mean=(0.5,) * 3, std=(0.5,) * 3)
+    attach(backbone, "coalescent")
+    save_adapter(backbone, tmp_path / "cp", shot=2)
+    out = tmp_path / "results.json"
+
+    main([*common(model), "--target", str(images), "--shots", "1", "2", "--adapter", str(tmp_path / "cp"),
+          "--match-shot", "--out", str(out)])  # fmt: skip
+
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert [(row["method"], row["shot"]) for row in rows] == [("frozen", 1), ("frozen", 2), ("cp", 2)]
+
+
+def test_bad_requests_are_one_sentence(tmp_path, model, images):
+    with pytest.raises(InputError, match="no target"):
+        main(common(model))
+    with pytest.raises(InputError, match="two targets are called 'images'"):
+        main([*common(model), "--target", str(images), "--target", str(images)])
+    with pytest.raises(InputError, match="4-way episodes need 4 classes with 1 shot"):
+        main([*common(model), "--target", str(images), "--way", "4", "--query", "9"])
+    for size in (16, 24):
+        backbone = load_backbone(model, size, mean=(0.5,) * 3, std=(0.5,) * 3)
+        attach(backbone, "coalescent")
+        save_adapter(backbone, tmp_path / f"cp{size}")
+    adapters = ["--adapter", str(tmp_path / "cp16"), "--adapter", str(tmp_path / "cp24")]
+    with pytest.raises(InputError, match=r"different image sizes .* --image-size"):
+        main([*common(model), "--target", str(images), *adapters])
+
+
+def test_names_and_sources(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b").mkdir()
+
+    assert split_name("EuroSAT=/data/eurosat") == ("EuroSAT", "/data/eurosat")
+    assert split_name("/data/a=b") == (None, "/data/a=b")
+    assert split_name("a=b") == (None, "a=b")  # it exists
+    assert split_name("procedural:leaf") == (None, "procedural:leaf")
+    assert split_name("x=hf:user/name@train") == ("x", "hf:user/name@train")
+    for incomplete in ("=folder", "name="):
+        with pytest.raises(InputError, match="NAME=SOURCE"):
+            split_name(incomplete)
+    assert default_adapter_name("runs/first") == "first"
+    assert default_adapter_name("runs/first/adapter/") == "first"
+    assert default_adapter_name("hf:user/name") == "user/name"
+
+
+def test_importing_the_command_loads_nothing_heavy():
+    code = (
+        "import sys, cplsr.cli.evaluate, cplsr.cli.cache; print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "set()"

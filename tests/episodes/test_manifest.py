@@ -1,0 +1,88 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from cplsr.episodes.manifest import make_manifest, read_manifest
+from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.errors import InputError
+
+LABELS = np.arange(80) % 8
+IDENTITIES = [f"class {i % 8}/picture ü{i}.jpg" for i in range(80)]
+
+
+@pytest.fixture
+def manifest():
+    return make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(80) // 2, [f"patient {i // 2}" for i in range(80)]])
+def test_written_and_read_gives_the_same_episodes(tmp_path, groups):
+    path = tmp_path / "episodes.json"
+    written = make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11, groups=groups)
+    written.write(path)
+
+    read = read_manifest(path)
+
+    assert read == written
+    expected = EpisodeSampler(LABELS, way=4, shot=2, query=3, seed=11, groups=groups).draw(7)
+    np.testing.assert_array_equal(read.episodes().support, expected.support)
+    np.testing.assert_array_equal(read.episodes().query, expected.query)
+
+
+def test_the_file_names_seed_parameters_and_images(tmp_path, manifest):
+    path = tmp_path / "episodes.json"
+    manifest.write(path)
+
+    content = json.loads(path.read_text(encoding="utf-8"))
+
+    assert [content[name] for name in ("way", "shot", "query", "count", "seed")] == [4, 2, 3, 7, 11]
+    assert content["identities"] == IDENTITIES
+    assert content["labels"] == LABELS.tolist()
+
+
+def test_episodes_are_found_among_images_in_another_order(manifest):
+    order = np.random.default_rng(0).permutation(80)
+    shuffled = ["something else", *(IDENTITIES[i] for i in order)]
+
+    there, here = manifest.episodes(shuffled), manifest.episodes()
+
+    names_there = [shuffled[i] for i in there.query.ravel()]
+    assert names_there == [IDENTITIES[i] for i in here.query.ravel()]
+
+
+def test_missing_images_are_named(manifest):
+    with pytest.raises(InputError, match=r"1 of the manifest's 80 .*picture ü0"):
+        manifest.episodes(IDENTITIES[1:])
+
+
+def test_a_changed_manifest_is_noticed(manifest):
+    changed = dataclasses.replace(manifest, seed=12)
+
+    with pytest.raises(InputError, match="differ"):
+        changed.episodes()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "cplsr episodes 1"}', '{"format": "other"}', "{", "\x00"])
+def test_other_files_are_refused(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(InputError, match="manifest"):
+        read_manifest(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_manifest(tmp_path / "none.json")
+
+
+def test_what_json_would_change_is_refused():
+    with pytest.raises(InputError, match=r"not 0\.5"):
+        make_manifest(np.array([0.5] * 20), ["x"] * 20, count=1, way=1)
+
+
+def test_labels_and_identities_must_match():
+    with pytest.raises(InputError, match="80 labels and 79 identities"):
+        make_manifest(LABELS, IDENTITIES[1:], count=1)

@@ -1,0 +1,151 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.store import load_adapter, save_adapter
+from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.errors import InputError
+from cplsr.evaluation.benchmark import episode_accuracies
+from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.embed import embed_domain
+from cplsr.evaluation.evaluate import EpisodeSettings, Method, evaluate, evaluate_embeddings
+
+SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
+
+
+@pytest.fixture
+def stored(backbone, tmp_path):
+    def store(name, **info):
+        attach(backbone, "coalescent", init="near_identity", seed=len(name))
+        path = save_adapter(backbone, tmp_path / "adapters" / name, **info)
+        detach(backbone)
+        return path
+
+    return store
+
+
+def accuracies(backbone, domain, shot):
+    embeddings = embed_domain(backbone, domain, workers=0)
+    episodes = EpisodeSampler(embeddings.labels, way=4, shot=shot, query=5, seed=3).draw(40)
+    return 100 * episode_accuracies(embeddings.vectors, episodes)
+
+
+def test_frozen_rows_are_the_accuracies(backbone, plain_domain):
+    targets = {"one": plain_domain(), "two": plain_domain(seed=1, classes=5)}
+
+    results = evaluate(backbone, targets, settings=SETTINGS, workers=0)
+
+    assert [(row.method, row.target, row.shot) for row in results.rows] == [
+        ("frozen", target, shot) for target in ("one", "two") for shot in (1, 3)
+    ]
+    for row in results.rows:
+        expected = accuracies(backbone, targets[row.target], row.shot)
+        assert row.accuracy == pytest.approx(expected.mean())
+        assert row.ci95 == pytest.approx(1.96 * expected.std(ddof=1) / 40**0.5)
+        assert (row.way, row.query, row.episodes, row.seed, row.train_shot) == (4, 5, 40, 3, None)
+    assert results.paired == ()
+    assert results.data["two"]["images"] == 60
+    assert results.data["two"]["classes"] == {f"color {c}": 12 for c in range(5)}
+    assert results.settings["backbone"]["fingerprint"] == backbone.fingerprint
+    assert results.versions["cplsr"]
+
+
+def test_adapters_are_paired_with_frozen_on_the_same_episodes(backbone, plain_domain, stored, tmp_path):
+    domain = plain_domain()
+    path = stored("cp", shot=3)
+
+    results = evaluate(
+        backbone, {"one": domain}, adapters=[("CP", path)], settings=SETTINGS, workers=0, cache=EmbeddingCache(tmp_path)
+    )
+
+    assert backbone.adapter is None
+    assert backbone.seen == 120  # each image once for each of the two models
+    frozen = {shot: accuracies(backbone, domain, shot) for shot in (1, 3)}
+    load_adapter(backbone, path)
+    adapted = {shot: accuracies(backbone, domain, shot) for shot in (1, 3)}
+    for pair in results.paired:
+        difference = adapted[pair.shot] - frozen[pair.shot]
+        assert (pair.method, pair.against, pair.target) == ("CP", "frozen", "one")
+        assert pair.difference == pytest.approx(difference.mean())
+        assert pair.ci95 == pytest.approx(1.96 * difference.std(ddof=1) / 40**0.5)
+        assert pair.wins == pytest.approx((difference > 0).mean())
+    assert [pair.shot for pair in results.paired] == [1, 3]
+    assert results.row("CP", "one", 1).train_shot == 3
+    assert results.settings["adapters"][0]["kind"] == "coalescent"
+
+
+def test_match_shot_measures_an_adapter_only_where_it_was_trained(backbone, plain_domain, stored):
+    adapters = [("CP", stored("a", shot=1)), ("CP", stored("bb", shot=3))]
+
+    results = evaluate(
+        backbone, {"one": plain_domain()}, adapters=adapters, settings=SETTINGS, match_shot=True, workers=0
+    )
+
+    assert [(row.method, row.shot, row.train_shot) for row in results.rows] == [
+        ("frozen", 1, None),
+        ("CP", 1, 1),
+        ("frozen", 3, None),
+        ("CP", 3, 3),
+    ]
+    with pytest.raises(InputError, match="'CP' is taken"):
+        evaluate(backbone, {"one": plain_domain()}, adapters=adapters, settings=SETTINGS, workers=0)
+
+
+def test_requests_that_make_no_sense_are_refused(backbone, plain_domain, stored):
+    path = stored("cp")
+    targets = {"one": plain_domain()}
+
+    with pytest.raises(InputError, match="no target"):
+        evaluate(backbone, {}, settings=SETTINGS)
+    with pytest.raises(InputError, match="does not say which shot"):
+        evaluate(backbone, targets, adapters=[("CP", path)], settings=SETTINGS, match_shot=True)
+    with pytest.raises(InputError, match="'frozen' is taken"):
+        evaluate(backbone, targets, adapters=[("frozen", path)], settings=SETTINGS)
+    with pytest.raises(InputError, match=r"one: 9-way .* only 6 of 6"):
+        evaluate(backbone, targets, settings=dataclasses.replace(SETTINGS, way=9), workers=0)
+    with pytest.raises(InputError, match="shots are"):
+        EpisodeSettings(shots=(1, 1))
+    with pytest.raises(InputError, match="0 episodes"):
+        EpisodeSettings(episodes=0)
+    attach(backbone, "coalescent")
+    with pytest.raises(InputError, match="not frozen"):
+        evaluate(backbone, targets, settings=SETTINGS)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 31 images")
+@pytest.mark.filterwarnings("ignore:left out 1 of the classes")
+def test_what_is_wrong_with_the_data_is_flagged(backbone, plain_domain):
+    domain = dataclasses.replace(plain_domain(images=31, classes=5, bad=(4,)), flags=("a sample",))
+    settings = EpisodeSettings(shots=(1,), way=4, query=5, episodes=10)
+
+    results = evaluate(backbone, {"one": domain}, settings=settings, workers=0)
+
+    assert results.flags == (
+        "one: a sample",
+        "one: 1 images could not be read and were left out",
+        "one: class color 4 (5 images) was left out: too few images for an episode",
+    )
+    assert results.data["one"]["unreadable"] == ["4/4.png"]
+
+
+def test_all_methods_see_only_images_that_all_have(backbone, plain_domain):
+    whole = embed_domain(backbone, plain_domain(), workers=0)
+    part = whole.only(np.arange(1, 60))
+
+    rows, paired, _ = evaluate_embeddings(
+        [Method("frozen", whole), Method("other", part)], target="one", settings=SETTINGS
+    )
+
+    assert [row.accuracy for row in rows[::2]] == [row.accuracy for row in rows[1::2]]
+    assert all(pair.difference == 0 and pair.wins == 0 for pair in paired)
+
+
+def test_an_adapter_trained_otherwise_is_flagged(backbone, plain_domain, stored):
+    path = stored("cp")
+    backbone.resize(24)
+
+    results = evaluate(backbone, {"one": plain_domain()}, adapters=[("CP", path)], settings=SETTINGS, workers=0)
+
+    assert results.flags == ("CP was trained with another image size than it is evaluated with: 16, not 24",)

@@ -1,0 +1,75 @@
+import json
+
+import pytest
+
+from cplsr.errors import InputError
+from cplsr.evaluation.results import PairedRow, Results, Row, read_results
+
+
+def row(method, target, shot, accuracy):
+    return Row(method, target, shot, 5, 15, 100, 0, None if method == "frozen" else 5, accuracy, 0.5)
+
+
+@pytest.fixture
+def results():
+    return Results(
+        rows=(
+            row("frozen", "A", 1, 40.0),
+            row("frozen", "A", 5, 60.0),
+            row("frozen", "B", 1, 50.0),
+            row("frozen", "B", 5, 70.0),
+            row("cp", "A", 5, 64.0),
+            row("cp", "B", 5, 71.0),
+        ),
+        paired=(PairedRow("cp", "frozen", "A", 5, 4.0, 0.3, 0.8), PairedRow("cp", "frozen", "B", 5, 1.0, 1.2, 0.6)),
+        settings={"seed": 0},
+        versions={"cplsr": "0"},
+        data={"A": {"images": 3}},
+        flags=("A: only a sample",),
+    )
+
+
+def test_averages_are_over_targets_and_only_where_all_were_measured(results):
+    averages = {(average.method, average.shot): average.accuracy for average in results.averages()}
+
+    assert averages == {("frozen", 1): 45.0, ("frozen", 5): 65.0, ("cp", 5): 67.5}
+
+
+def test_one_target_has_no_average():
+    assert Results(rows=(row("frozen", "A", 1, 40.0),)).averages() == ()
+
+
+def test_rows_are_found(results):
+    assert results.row("cp", "B", 5).accuracy == 71.0
+    assert results.row("cp", "B", 1) is None
+    assert results.paired_row("cp", "A", 5).difference == 4.0
+    assert results.paired_row("frozen", "A", 5) is None
+    assert [pair.significant for pair in results.paired] == [True, False]
+
+
+def test_the_file_has_the_documented_keys(tmp_path, results):
+    path = tmp_path / "results.json"
+    results.write(path)
+
+    content = json.loads(path.read_text(encoding="utf-8"))
+
+    assert set(content) == {"rows", "paired", "averages", "settings", "versions", "data", "flags"}
+    assert list(content["rows"][0]) == [
+        "method", "target", "shot", "way", "query", "episodes", "seed", "train_shot", "accuracy", "ci95",
+    ]  # fmt: skip
+    assert list(content["paired"][0]) == ["method", "against", "target", "shot", "difference", "ci95", "wins"]
+
+
+def test_written_and_read_is_the_same(tmp_path, results):
+    results.write(tmp_path / "results.json")
+
+    assert read_results(tmp_path / "results.json") == results
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{}], "averages": []}'])
+def test_other_files_are_refused(tmp_path, text):
+    path = tmp_path / "file.json"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(InputError, match="cannot be read as evaluation results"):
+        read_results(path)
