@@ -1,0 +1,63 @@
+"""`cplsr cache`: what is kept on disk, and removing it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import tyro
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the action and do it."""
+    action = tyro.cli(_action, args=arguments, prog="cplsr cache")
+    if action == "clear":
+        clear()
+    else:
+        info()
+    return 0
+
+
+def _action(action: tyro.conf.Positional[Literal["info", "clear"]]) -> Literal["info", "clear"]:
+    """Show or remove the embeddings that are kept so that no image is embedded twice.
+
+    Args:
+        action: `info` lists them by model; `clear` removes them all. They are made again when needed.
+    """
+    return action
+
+
+def info() -> None:
+    """List what is kept for each model."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from cplsr.evaluation.cache import EmbeddingCache
+
+    cache = EmbeddingCache()
+    models = cache.contents()
+    console = Console()
+    total = sum(model.bytes for model in models)
+    console.print(f"embeddings in {cache.folder}: {_size(total)}", highlight=False, markup=False)
+    if not models:
+        return
+    table = Table("backbone", "adapter", "pixels", "precision", "images", "files", "size")
+    for model in models:
+        known = [str(model.settings.get(name, "?")) for name in ("source", "adapter", "image_size", "precision")]
+        known[1] = known[1] if known[1] in ("frozen", "?") else known[1][:8]
+        table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
+    console.print(table)
+
+
+def clear() -> None:
+    """Remove everything and say how much that was."""
+    from cplsr.evaluation.cache import EmbeddingCache
+
+    cache = EmbeddingCache()
+    print(f"removed {_size(cache.clear())} of embeddings from {cache.folder}")
+
+
+def _size(count: int) -> str:
+    amount, units = float(count), ["bytes", "KB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.0f} {units[0]}" if units[0] == "bytes" else f"{amount:.1f} {units[0]}"

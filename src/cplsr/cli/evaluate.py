@@ -1,0 +1,220 @@
+"""`cplsr evaluate`: accuracy of a frozen backbone and of adapters on target domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from cplsr.cli.backbone_arguments import BackboneArguments
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cplsr.data.domain import Domain
+    from cplsr.evaluation.results import Results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(BackboneArguments):
+    """Measure N-way K-shot accuracy on target domains: the frozen backbone, and adapters beside it.
+
+    Every image is embedded once and kept in the cache (see `cplsr cache`); all methods see the same episodes.
+    """
+
+    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
+    adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
+    shots: tuple[int, ...] = (1, 5)
+    """Support images of each class."""
+    way: int = 5
+    """Classes in an episode."""
+    query: int = 15
+    """Query images of each class."""
+    episodes: int = 5000
+    """Episodes of each target and shot."""
+    seed: int = 0
+    """Which episodes: the same seed on the same labels gives the same ones."""
+    match_shot: bool = False
+    """Measure each adapter only at the shot it was trained for."""
+    prototype: Literal["mean", "mean_of_normalized"] = "mean"
+    """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
+    batch_size: int = 64
+    """Images embedded at a time."""
+    workers: int | None = None
+    """Processes that decode images. Default: up to 2."""
+    strict: bool = False
+    """Stop at an image that cannot be read instead of leaving it out."""
+    cache: bool = True
+    """Look embeddings up in the cache and keep new ones there."""
+    out: Path | None = None
+    """Also write the results to this file, as json."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, measure, show a table."""
+    from rich.console import Console
+
+    options = tyro.cli(Evaluate, args=arguments, prog="cplsr evaluate")
+    results = run(options)
+    console = Console()
+    console.print(accuracy_table(results))
+    if results.paired:
+        console.print(paired_table(results))
+    for flag in results.flags:
+        console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
+    if options.out is not None:
+        results.write(options.out)
+        console.print(f"written to {options.out}", highlight=False, markup=False)
+    return 0
+
+
+def run(options: Evaluate) -> Results:
+    """Open targets, backbone and adapters, and measure."""
+    if not options.target:
+        raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
+    from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+
+    settings = EpisodeSettings(
+        shots=options.shots,
+        way=options.way,
+        query=options.query,
+        episodes=options.episodes,
+        seed=options.seed,
+        prototype=options.prototype,
+    )
+    adapters = [split_name(text) for text in options.adapter]
+    named = [(name or default_adapter_name(source), source) for name, source in adapters]
+    image_size = options.image_size or adapters_image_size([source for _, source in named])
+    targets = open_targets(options.target, strict=options.strict)
+    return evaluate(
+        options.load(image_size),
+        targets,
+        adapters=named,
+        settings=settings,
+        match_shot=options.match_shot,
+        cache=EmbeddingCache() if options.cache else None,
+        batch_size=options.batch_size,
+        workers=options.workers,
+        strict=options.strict,
+    )
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """`NAME=SOURCE` in two; without a name, or where the whole is a path that exists, the name is `None`."""
+    name, equals, source = text.partition("=")
+    if not equals or "/" in name or Path(text).exists():
+        return None, text
+    if not name or not source:
+        raise InputError(f"{text!r} is incomplete: give NAME=SOURCE, with something on both sides")
+    return name, source
+
+
+def default_adapter_name(source: str) -> str:
+    """The last part of the path that says something."""
+    if source.startswith("hf:"):
+        return source.removeprefix("hf:")
+    path = Path(source).expanduser()
+    if path.exists():
+        path = path.resolve()
+    return path.parent.name if path.name == "adapter" and path.parent.name else path.name
+
+
+def adapters_image_size(sources: list[str]) -> int | None:
+    """The image size the adapters were trained at; `None` without adapters."""
+    if not sources:
+        return None
+    from cplsr.adapters.store import read_adapter_info
+
+    sizes = {source: read_adapter_info(source).backbone["image_size"] for source in sources}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{source}: {size}" for source, size in sizes.items())
+        raise InputError(f"the adapters were trained at different image sizes ({listed}): give one with --image-size")
+    return next(iter(sizes.values()))
+
+
+def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
+    """Domains by the name given, or by their own."""
+    from cplsr.data.open import open_domain
+
+    targets: dict[str, Domain] = {}
+    for text in texts:
+        name, source = split_name(text)
+        domain = open_domain(source, strict=strict)
+        name = name or domain.name
+        if name in targets:
+            raise InputError(f"two targets are called {name!r}: give one of them another name, as NAME={source}")
+        targets[name] = domain
+    return targets
+
+
+def accuracy_table(results: Results) -> Table:
+    """Methods down, targets and shots across: the best of a column in bold, significant paired changes marked."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    first = results.rows[0]
+    table = Table(
+        title=f"{first.way}-way accuracy in %, {first.episodes:,} episodes, {first.query} queries per class",
+        caption="± 95 % interval; ▲ ▼ significantly above or below frozen on the same episodes"
+        if results.paired
+        else "± 95 % interval",
+    )
+    table.add_column("method")
+    columns = [(target, shot) for target in results.targets for shot in results.shots]
+    averages = {(row.method, row.shot): row.accuracy for row in results.averages()}
+    average_shots = [shot for shot in results.shots if any(s == shot for _, s in averages)]
+    for target, shot in columns:
+        table.add_column(f"{escape(target)}\n{shot}-shot", justify="right")
+    for shot in average_shots:
+        table.add_column(f"average\n{shot}-shot", justify="right")
+    for method in results.methods:
+        cells = [_cell(results, method, target, shot) for target, shot in columns]
+        cells += [_average_cell(averages, method, shot) for shot in average_shots]
+        table.add_row(escape(method), *cells)
+    return table
+
+
+def _cell(results: Results, method: str, target: str, shot: int) -> str:
+    row = results.row(method, target, shot)
+    if row is None:
+        return ""
+    best = max(other.accuracy for other in results.rows if (other.target, other.shot) == (target, shot))
+    figure = f"{row.accuracy:.2f}" + ("" if row.ci95 is None else f" ±{row.ci95:.2f}")
+    if len(results.methods) > 1 and row.accuracy == best:
+        figure = f"[bold]{figure}[/bold]"
+    paired = results.paired_row(method, target, shot)
+    if paired is not None and paired.significant:
+        figure += " [green]▲[/green]" if paired.difference > 0 else " [red]▼[/red]"
+    return figure
+
+
+def _average_cell(averages: dict[tuple[str, int], float], method: str, shot: int) -> str:
+    value = averages.get((method, shot))
+    if value is None:
+        return ""
+    best = max(accuracy for (_, other), accuracy in averages.items() if other == shot)
+    several = sum(other == shot for _, other in averages) > 1
+    return f"[bold]{value:.2f}[/bold]" if several and value == best else f"{value:.2f}"
+
+
+def paired_table(results: Results) -> Table:
+    """Differences on the same episodes."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="difference on the same episodes, percentage points")
+    for name in ("method", "against", "target", "shot", "difference", "better in"):
+        table.add_column(name, justify="left" if name in ("method", "against", "target") else "right")
+    for row in results.paired:
+        interval = "" if row.ci95 is None else f" ±{row.ci95:.2f}"
+        figure = f"{row.difference:+.2f}{interval}"
+        shown = f"[bold]{figure}[/bold]" if row.significant else figure
+        names = (escape(name) for name in (row.method, row.against, row.target))
+        table.add_row(*names, str(row.shot), shown, f"{row.wins:.0%} of episodes")
+    return table

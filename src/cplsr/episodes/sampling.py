@@ -1,0 +1,237 @@
+"""Which images an episode holds: N classes, K support and K_q query images of each, as arrays of indices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int32, Int64, Shaped
+from numpy import ndarray
+
+from cplsr.episodes.draws import distinct_below, philox_words
+from cplsr.episodes.groups import GroupedClasses
+from cplsr.errors import InputError
+
+CHUNK = 1250
+"""Episodes drawn at a time: enough to hide the cost of a call, few enough to stay near the processor's cache."""
+
+ATTEMPTS = 1000
+"""How often an episode is drawn again when its support set leaves too few images of other groups to ask about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Index arrays into the label vector that the episodes were drawn from.
+
+    `classes` holds the labels themselves, in the order of the `way` axis; `episodes.support[e, c]` are images of class
+    `episodes.classes[e, c]`.
+    """
+
+    support: Int64[ndarray, "episodes way shot"]
+    query: Int64[ndarray, "episodes way query"]
+    classes: Shaped[ndarray, "episodes way"]
+
+    def __len__(self) -> int:
+        """How many episodes there are."""
+        return len(self.support)
+
+    def __getitem__(self, part: slice) -> Episodes:
+        """Some of the episodes."""
+        return Episodes(self.support[part], self.query[part], self.classes[part])
+
+    @property
+    def way(self) -> int:
+        """Classes in an episode."""
+        return self.support.shape[1]
+
+    @property
+    def shot(self) -> int:
+        """Support images of each class."""
+        return self.support.shape[2]
+
+    @property
+    def queries_per_class(self) -> int:
+        """Query images of each class."""
+        return self.query.shape[2]
+
+
+class EpisodeSampler:
+    """Draws N-way K-shot episodes from a label vector, thousands at once.
+
+    Labels may be anything hashable: only which images share a label matters, so renaming the classes changes nothing.
+    Every episode has `way` distinct classes and `shot + query` distinct images of each. Episode number i depends on the
+    labels, the groups, the seed, way, shot, query and i alone: the first hundred of five thousand episodes are the
+    hundred one would have drawn, two methods see the same episodes, and training can go on where it stopped.
+
+    With `groups` (a patient, a lesion: one value per image) no group is in both the support and the query set of an
+    episode. The support set is drawn first; queries come from the images of all other groups.
+
+    A class with too few images is left out with a warning and listed in `left_out`.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[Hashable] | Shaped[ndarray, "images"],
+        *,
+        way: int = 5,
+        shot: int = 1,
+        query: int = 15,
+        seed: int = 0,
+        groups: Sequence[Hashable] | Shaped[ndarray, "images"] | None = None,
+    ) -> None:
+        for name, value in (("way", way), ("shot", shot), ("query", query)):
+            if value < 1:
+                raise InputError(f"{name} is {value}: an episode needs at least 1")
+        if not 0 <= seed < 2**64:
+            raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
+        self.way, self.shot, self.query, self.seed = way, shot, query, seed
+
+        names, codes = number_by_first_appearance(labels)
+        images = _images_by_class(codes, len(names))
+        grouped = None if groups is None else GroupedClasses(images, _group_codes(groups, len(codes)))
+        usable = [len(members) >= shot + query for members in images]
+        if grouped is not None:
+            usable = [fits and grouped.can_split(c, shot, query) for c, fits in enumerate(usable)]
+        chosen = [c for c, fits in enumerate(usable) if fits]
+
+        self.left_out: tuple[tuple[Any, int], ...] = tuple(
+            (names[c], len(images[c])) for c, fits in enumerate(usable) if not fits
+        )
+        self._refuse_too_few_classes([len(members) for members in images], chosen, grouped is not None)
+        self._warn_of_left_out(grouped is not None)
+
+        self.classes: tuple[Any, ...] = tuple(names[c] for c in chosen)
+        self._names = _array_of_labels(self.classes, labels)
+        self._sizes = np.array([len(images[c]) for c in chosen], dtype=np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
+        self._images = np.concatenate([images[c] for c in chosen])
+        self._grouped = None if grouped is None else grouped.only(chosen)
+
+    def draw(self, count: int, first: int = 0) -> Episodes:
+        """Episodes `first`, `first + 1`, ..., `count` of them."""
+        if count < 0 or first < 0:
+            raise InputError(f"{count} episodes from number {first} were asked for: both must be at least 0")
+        support = np.empty((count, self.way, self.shot), dtype=np.int64)
+        query = np.empty((count, self.way, self.query), dtype=np.int64)
+        names = np.empty((count, self.way), dtype=self._names.dtype)
+        for begin in range(0, count, CHUNK):
+            part = slice(begin, min(begin + CHUNK, count))
+            classes, positions = self._draw_places(part.stop - begin, first + begin)
+            indices = self._images[self._starts[classes] + positions].transpose(1, 2, 0)
+            support[part], query[part] = indices[:, :, : self.shot], indices[:, :, self.shot :]
+            names[part] = self._names[classes]
+        return Episodes(support, query, names)
+
+    def _words(self, count: int, first: int, stream: int = 0) -> tuple[ndarray, ndarray]:
+        """Random words for the classes (way, episodes) and for the images (shot + query, episodes · way)."""
+        each = self.shot + self.query
+        words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=stream)
+        for_images = words[:, self.way :].reshape(count, self.way, each).transpose(2, 0, 1)
+        return np.ascontiguousarray(words[:, : self.way].T), for_images.reshape(each, -1)
+
+    def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
+        return distinct_below(words, np.full(words.shape[1], len(self._sizes), dtype=np.int64)).T
+
+    def _draw_places(self, count: int, first: int) -> tuple[ndarray, ndarray]:
+        """Classes (episodes, way) and places of the images within their class (shot + query, episodes, way)."""
+        if self._grouped is not None:
+            return self._draw_apart(count, first, self._grouped)
+        for_classes, for_images = self._words(count, first)
+        classes = self._draw_classes(for_classes)
+        positions = distinct_below(for_images, self._sizes[classes].reshape(-1))
+        return classes, positions.reshape(-1, count, self.way)
+
+    def _draw_apart(self, count: int, first: int, grouped: GroupedClasses) -> tuple[ndarray, ndarray]:
+        """The same with groups kept apart; an episode that does not work out is drawn again from the next stream."""
+        classes = np.empty((count, self.way), dtype=np.int32)
+        positions = np.empty((self.shot + self.query, count, self.way), dtype=np.int32)
+        missing = np.arange(count)
+        for stream in range(ATTEMPTS):
+            if len(missing) == 0:
+                return classes, positions
+            span = int(missing[-1] - missing[0]) + 1
+            for_classes, for_images = self._words(span, first + int(missing[0]), stream)
+            wanted = missing - missing[0]
+            for_images = for_images.reshape(-1, span, self.way)[:, wanted].reshape(len(for_images), -1)
+            drawn_classes = self._draw_classes(for_classes[:, wanted])
+            support = distinct_below(for_images[: self.shot], self._sizes[drawn_classes].reshape(-1))
+            support = support.reshape(self.shot, len(missing), self.way)
+            query, worked = grouped.draw_queries(drawn_classes, support, for_images[self.shot :])
+            done = missing[worked]
+            classes[done] = drawn_classes[worked]
+            positions[:, done] = np.concatenate([support, query])[:, worked]
+            missing = missing[~worked]
+        raise InputError(
+            f"after {ATTEMPTS} attempts {len(missing)} of {count} episodes still had too few query images outside "
+            f"the groups of their support set: lower way ({self.way}), shot ({self.shot}) or query ({self.query})"
+        )
+
+    def _warn_of_left_out(self, grouped: bool) -> None:
+        if not self.left_out:
+            return
+        shown = ", ".join(f"{name!r} ({count})" for name, count in self.left_out[:5])
+        more = f" and {len(self.left_out) - 5} more" if len(self.left_out) > 5 else ""
+        apart = " in different groups" if grouped else ""
+        warnings.warn(
+            f"left out {len(self.left_out)} of the classes: {shown}{more} have fewer than the {self.shot} support + "
+            f"{self.query} query images{apart} that an episode takes",
+            stacklevel=3,
+        )
+
+    def _refuse_too_few_classes(self, counts: list[int], chosen: list[int], grouped: bool) -> None:
+        if len(chosen) >= self.way:
+            return
+        each = self.shot + self.query
+        apart = " from separate groups" if grouped else ""
+        message = (
+            f"{self.way}-way episodes need {self.way} classes with {self.shot} shot + {self.query} query = {each} "
+            f"images{apart}, but only {len(chosen)} of {len(counts)} classes have that many: "
+        )
+        if len(counts) < self.way:
+            raise InputError(message + f"lower way to {len(counts)} or add classes")
+        largest = sorted(counts, reverse=True)[self.way - 1]
+        if largest > self.shot and not grouped:
+            raise InputError(
+                message + f"the {self.way} largest classes have at least {largest}, so query = {largest} - {self.shot} "
+                f"= {largest - self.shot} would work; or lower way"
+            )
+        raise InputError(message + "lower shot, query or way, or add images")
+
+
+def number_by_first_appearance(values: Sequence[Hashable] | ndarray) -> tuple[list[Any], Int64[ndarray, "images"]]:
+    """The distinct values in order of first appearance, and for each entry the number of its value."""
+    entries = values.tolist() if isinstance(values, ndarray) else list(values)
+    try:
+        numbers = {value: number for number, value in enumerate(dict.fromkeys(entries))}
+    except TypeError as error:
+        raise InputError(f"labels and groups must be one hashable value per image, such as a name: {error}") from error
+    codes = np.fromiter((numbers[entry] for entry in entries), dtype=np.int64, count=len(entries))
+    return list(numbers), codes
+
+
+def _images_by_class(codes: Int64[ndarray, "images"], classes: int) -> list[Int64[ndarray, "members"]]:
+    order = np.argsort(codes.astype(np.uint16) if classes <= 2**16 else codes, kind="stable")  # short keys: radix sort
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=classes))[:-1]) if classes else []
+
+
+def _group_codes(groups: Sequence[Hashable] | ndarray, images: int) -> Int64[ndarray, "images"]:
+    _, codes = number_by_first_appearance(groups)
+    if len(codes) != images:
+        raise InputError(f"{len(codes)} groups were given for {images} images: give one group per image")
+    return codes
+
+
+def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | ndarray) -> Shaped[ndarray, "classes"]:
+    """The class names as an array of the labels' own type; mixed or nested labels are kept as objects."""
+    if isinstance(labels, ndarray):
+        dtype = labels.dtype
+    else:
+        simple = {type(name) for name in names}
+        dtype = np.asarray(names).dtype if simple in ({int}, {str}) else np.dtype(object)
+    array = np.empty(len(names), dtype=dtype)
+    for place, name in enumerate(names):
+        array[place] = name
+    return array

@@ -1,0 +1,1 @@
+"""Accuracy on target domains: embed every image once, then thousands of paired episodes."""

@@ -1,0 +1,190 @@
+"""Embeddings on disk: every image is embedded once per model, whatever is killed, damaged or run twice at a time.
+
+One folder per model holds immutable files (shards), each with some images' embeddings. A shard is named after the hash
+of its own bytes, so damage shows, and appears whole or not at all. Processes only ever add shards; two that embed the
+same images at once write some of them twice, which costs room but no correctness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float32, UInt8
+from numpy import ndarray
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as tensor_bytes
+
+from cplsr.environment import cache_folder
+from cplsr.files import new_file, write_json
+
+if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
+
+PREPROCESSING = 1
+"""Raised when the way from file to pixels changes, so that older embeddings are not used again."""
+
+DIGEST_BYTES = 16
+SETTINGS = "settings.json"
+SHARDS = "*.safetensors"
+
+
+@dataclass(frozen=True)
+class EmbeddingKey:
+    """Everything an image's embedding depends on besides the image."""
+
+    backbone: str
+    adapter: str
+    image_size: int
+    pooling: str
+    position_interpolation: str
+    precision: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str = ""
+    """Where the backbone came from: told by `cplsr cache info`, and no part of the key."""
+
+    @classmethod
+    def of(cls, backbone: Backbone) -> EmbeddingKey:
+        """The key of a backbone with the adapter that is on it now."""
+        return cls(
+            backbone=backbone.fingerprint,
+            adapter=backbone.adapter_fingerprint or "frozen",
+            image_size=backbone.image_size,
+            pooling=backbone.pooling,
+            position_interpolation=backbone.position_interpolation,
+            precision=backbone.precision,
+            mean=tuple(backbone.mean),
+            std=tuple(backbone.std),
+            source=backbone.source,
+        )
+
+    @property
+    def folder_name(self) -> str:
+        """Hash of the key."""
+        parts = {**asdict(self), "preprocessing": PREPROCESSING}
+        del parts["source"]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class CachedModel:
+    """What the cache holds for one model: its settings as far as they are known, images, files and bytes."""
+
+    settings: dict[str, object]
+    images: int
+    files: int
+    bytes: int
+
+
+class EmbeddingCache:
+    """Embeddings by model and image, in `folder`: by default `embeddings` in the cache folder of this package."""
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = cache_folder() / "embeddings" if folder is None else Path(folder)
+
+    def read(
+        self, key: EmbeddingKey, identities: Sequence[str], dim: int
+    ) -> tuple[Bool[ndarray, "images"], Float32[ndarray, "images dim"]]:
+        """Which images are known, and a matrix with the embeddings of those; the other rows hold no meaning."""
+        digests = _digests(identities)
+        place = {digest.tobytes(): row for row, digest in enumerate(digests)}
+        known = np.zeros(len(identities), dtype=bool)
+        matrix = np.empty((len(identities), dim), dtype=np.float32)
+        for file in sorted((self.folder / key.folder_name).glob(SHARDS)):
+            shard = _read_shard(file, dim)
+            if shard is None:
+                continue
+            keys, vectors = shard
+            rows = np.array([place.get(digest.tobytes(), -1) for digest in keys], dtype=np.int64)
+            wanted = rows >= 0
+            matrix[rows[wanted]] = vectors[wanted]
+            known[rows[wanted]] = True
+        if len(place) < len(identities):  # the same image listed twice
+            rows = np.array([place[digest.tobytes()] for digest in digests], dtype=np.int64)
+            known, matrix = known[rows], matrix[rows]
+        return known, matrix
+
+    def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
+        """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
+        content = tensor_bytes({"images": _digests(identities), "embeddings": np.ascontiguousarray(vectors)})
+        folder = self.folder / key.folder_name
+        try:
+            if not (folder / SETTINGS).is_file():
+                write_json(folder / SETTINGS, asdict(key))
+            with new_file(folder / f"{_checksum(content)}.safetensors", "wb") as stream:
+                stream.write(content)
+        except OSError as error:
+            warnings.warn(f"embeddings could not be kept in {folder}: {error}", stacklevel=2)
+
+    def contents(self) -> list[CachedModel]:
+        """What is held for each model."""
+        folders = sorted(folder for folder in self.folder.glob("*") if folder.is_dir())
+        return [_describe(folder) for folder in folders]
+
+    def clear(self) -> int:
+        """Remove everything; returns how many bytes that were."""
+        size = sum(model.bytes for model in self.contents())
+        for folder in self.folder.glob("*"):
+            if folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
+        return size
+
+
+def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float32[ndarray, "images dim"]] | None:
+    """Identities' digests and embeddings of a shard; `None`, and the file removed, where it is damaged."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:  # cleared by another process a moment ago
+        return None
+    except OSError as error:
+        warnings.warn(f"cached embeddings in {file} cannot be read and are made again: {error}", stacklevel=3)
+        return None
+    if _checksum(content) == file.stem:
+        try:
+            tensors = parse_tensors(content)
+        except SafetensorError:
+            tensors = {}
+        vectors = tensors.get("embeddings")
+        if vectors is not None and vectors.ndim == 2 and vectors.shape[1] == dim:
+            return tensors["images"], vectors
+    warnings.warn(f"cached embeddings in {file} are damaged and are made again", stacklevel=3)
+    file.unlink(missing_ok=True)
+    return None
+
+
+def _describe(folder: Path) -> CachedModel:
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        settings = {}
+    images: set[bytes] = set()
+    files = size = 0
+    for file in folder.glob(SHARDS):
+        try:
+            tensors = parse_tensors(file.read_bytes())
+        except (OSError, SafetensorError):
+            continue
+        images.update(digest.tobytes() for digest in tensors["images"])
+        files, size = files + 1, size + file.stat().st_size
+    return CachedModel(settings if isinstance(settings, dict) else {}, len(images), files, size)
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _digests(identities: Sequence[str]) -> UInt8[ndarray, "images bytes"]:
+    digests = b"".join(
+        hashlib.blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).digest()
+        for identity in identities
+    )
+    return np.frombuffer(digests, dtype=np.uint8).reshape(len(identities), DIGEST_BYTES)
