@@ -9,7 +9,18 @@ import cplsr
 from cplsr.cli import VERBS, main
 from cplsr.errors import InputError
 
-HEAVY = ["torch", "transformers", "sklearn", "scipy", "datasets", "matplotlib", "pandas", "accelerate", "peft", "gradio"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "sklearn",
+    "scipy",
+    "datasets",
+    "matplotlib",
+    "pandas",
+    "accelerate",
+    "peft",
+    "gradio",
+]
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

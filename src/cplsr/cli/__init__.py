@@ -33,9 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] in ("-V", "--version"):
         print(f"cplsr {__version__}")
         return 0
-    warnings.showwarning = _show_warning
     try:
-        return _run(words[0], words[1:])
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _run(words[0], words[1:])
     except InputError as error:
         print(f"cplsr: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT

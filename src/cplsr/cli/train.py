@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.cli.recipes import split_recipe
 from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.training.loop import TrainingResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +119,11 @@ def run(options: Train) -> int:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
     if options.out is None:
         raise InputError("there is no folder for the run: give --out RUN")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+    first = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    level = logging.INFO if first else logging.ERROR
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr, force=True)
+    if not first:
+        warnings.simplefilter("ignore")
     import torch
 
     from cplsr.data.open import open_domain
@@ -136,14 +145,19 @@ def run(options: Train) -> int:
         resume=options.resume,
         workers=options.workers,
     )
+    if first:
+        _tell(result, options.select)
+    return 0
+
+
+def _tell(result: TrainingResult, select: str) -> None:
     if result.already_finished:
         print(f"{result.folder} is finished already; nothing was done.")
     print(
         f"validation accuracy {result.start_accuracy:.2f} % before, {result.last_accuracy:.2f} % at the end, "
         f"{result.best_accuracy:.2f} % at its best (episode {result.best_episode}); {result.seconds:.0f} s"
     )
-    print(f"the {options.select} adapter is in {result.folder / 'adapter'}")
-    return 0
+    print(f"the {select} adapter is in {result.folder / 'adapter'}")
 
 
 def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def train(
     description = _describe(backbone, base, val, adapter, options, settings, processes)
     begun = folder.begin(description, resume=resume) if processes.first else None
     if not processes.gather(begun)[0]:
-        return _finished(folder, already=True)
+        return _finished(folder, processes, already=True)
     images, val_images = (
         decoded_images(d, backbone.image_size, processes=processes, workers=workers) for d in (base, val)
     )
@@ -111,7 +111,7 @@ def train(
     finally:
         backbone.checkpointing = False
         detach(backbone)
-    return _finished(folder, already=False)
+    return _finished(folder, processes, already=False)
 
 
 class _Run:
@@ -321,8 +321,8 @@ def _describe(
     }
 
 
-def _finished(folder: RunFolder, *, already: bool) -> TrainingResult:
-    told = folder.results()
+def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
+    told = processes.gather(folder.results() if processes.first else None)[0]
     return TrainingResult(
         folder=folder.path,
         start_accuracy=told["start_accuracy"],

@@ -1,0 +1,98 @@
+"""`cplsr train` with recipes, and what is said of wrong ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.cli import main
+from cplsr.cli.recipes import read_recipe
+from cplsr.cli.train import Train, parse_adapter_options
+from cplsr.errors import InputError
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    random = np.random.Generator(np.random.Philox(key=1))
+    for number in range(4):
+        (tmp_path / "base" / f"c{number}").mkdir(parents=True)
+        for image in range(4):
+            pixels = random.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "base" / f"c{number}" / f"{image}.png")
+    return tmp_path / "base"
+
+
+def test_a_recipe_trains_and_the_command_line_beats_it(checkpoint_file: Path, folder: Path, tmp_path: Path, capsys):
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(
+        f'backbone = "{checkpoint_file}"\nheads = 2\nbase = "{folder}"\nway = 2\nshot = 1\nquery = 1\nepisodes = 9\n'
+        'validation-episodes = 4\ncandidates = 4\npseudo_episodes = 2\nlr = 1\nadapter_options = ["sharing=shared"]\n'
+    )
+    words = ["--lr", "0.001", "--episodes", "2", "--no-sst", "--workers", "0", "--out", str(tmp_path / "run")]
+    assert main(["train", str(recipe), *words]) == 0
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["settings"]["lr"], record["settings"]["episodes"], record["settings"]["sst"]) == (0.001, 2, False)
+    assert record["settings"]["way"] == 2
+    assert record["adapter"]["options"]["sharing"] == "shared"
+    shown = capsys.readouterr()
+    assert "validation accuracy" in shown.out
+    assert "cplsr: note: 2 of 2 classes have no more embeddings" in shown.err
+    assert main(["train", str(recipe), *words, "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert main(["train", str(recipe), *words]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_is_valid_and_begins_with_its_command(recipe: Path):
+    Train(**read_recipe(recipe, Train))
+    assert recipe.read_text().splitlines()[0].startswith(f"# cplsr train recipes/{recipe.name} ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("episods = 3", "did you mean 'episodes'"),
+        ("zzzzzz = 3", "--help"),
+        ('lr = "fast"', "lr to 'fast'; float was wanted"),
+        ("sst = 1", "bool was wanted"),
+        ("episodes = true", "int was wanted"),
+        ('select = "first"', "'best' or 'last'"),
+        ("mean = 0.5", "was wanted"),
+        ("way = ", "not valid TOML"),
+    ],
+)
+def test_a_wrong_recipe_is_a_sentence(tmp_path: Path, capsys, text, words):
+    (tmp_path / "r.toml").write_text(text)
+    assert main(["train", str(tmp_path / "r.toml")]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.toml"], "cannot be read"),
+        ([], "--base"),
+        (["--base", "digits"], "--out"),
+        (["--base", "nowhere", "--out", "x"], "nowhere"),
+        (["--base", "digits", "--out", "x", "--way", "1"], "way is 1"),
+        (["--base", "digits", "--out", "x", "--adapter-options", "sharing"], "name=value"),
+    ],
+)
+def test_wrong_options_are_a_sentence(checkpoint_file, tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments, "--backbone", str(checkpoint_file), "--heads", "2"]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_adapter_options_are_read_as_what_they_look_like():
+    texts = ("sharing=shared", "layers=[1,2]", "length=4", "residual=true", "alpha=2.5")
+    expected = {"sharing": "shared", "layers": [1, 2], "length": 4, "residual": True, "alpha": 2.5}
+    assert parse_adapter_options(texts) == expected
+    with pytest.raises(InputError):
+        parse_adapter_options(("=3",))

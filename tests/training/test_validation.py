@@ -1,0 +1,76 @@
+"""Fixed validation episodes against a literal construction; classes held out."""
+
+import numpy as np
+import pytest
+import torch
+
+from cplsr import TrainingSettings, load_backbone
+from cplsr.errors import InputError
+from cplsr.training.base_images import decoded_images
+from cplsr.training.processes import Processes
+from cplsr.training.validation import Validation, hold_out_classes
+
+SETTINGS = TrainingSettings(way=3, shot=2, query=2, validation_episodes=20)
+
+
+@pytest.fixture
+def validation(tiny):
+    return Validation.of(decoded_images(tiny, 32, processes=Processes(), workers=0), SETTINGS)
+
+
+def test_every_draw_becomes_four_disjoint_episodes_of_turned_classes(validation):
+    episodes, count = validation.episodes, len(validation.images)
+    assert episodes.support.shape == (20, 3, 2)
+    for draw in range(5):
+        part = slice(4 * draw, 4 * draw + 4)
+        support, query = episodes.support[part], episodes.query[part]
+        classes = {}
+        for images in np.concatenate([support, query], axis=-1).reshape(12, 4):
+            turns = set((images // count).tolist())
+            labels = set(validation.images.labels[images % count].tolist())
+            assert len(turns) == len(labels) == 1
+            assert len(set(images.tolist())) == 4
+            classes.setdefault(labels.pop(), set()).add(turns.pop())
+        assert len(classes) == 3
+        assert all(turns == {0, 1, 2, 3} for turns in classes.values())
+
+
+def test_accuracy_is_that_of_a_literal_loop(validation, checkpoint_file):
+    backbone = load_backbone(checkpoint_file, heads=2)
+    count = len(validation.images)
+    vectors = []
+    for turn in range(4):
+        for image in range(count):
+            pixels = torch.from_numpy(np.rot90(validation.images.pixels[image], turn, axes=(-2, -1)).copy())
+            vectors.append(backbone(pixels[None])[0])
+    shares = []
+    for support, query in zip(validation.episodes.support, validation.episodes.query, strict=True):
+        centers = [torch.stack([vectors[i] for i in row]).mean(0) for row in support]
+        right = [
+            max(range(3), key=lambda c, i=i: torch.cosine_similarity(vectors[i], centers[c], dim=0).item()) == label
+            for label, row in enumerate(query)
+            for i in row
+        ]
+        shares.append(100 * np.mean(right))
+    result = validation.accuracy(backbone, Processes())
+    assert result.mean == pytest.approx(np.mean(shares), abs=1e-6)
+    assert result.half_width == pytest.approx(1.96 * np.std(shares, ddof=1) / np.sqrt(20), abs=1e-6)
+
+
+def test_episodes_are_fixed_by_the_seed(tiny):
+    images = decoded_images(tiny, 32, processes=Processes(), workers=0)
+    first, again = Validation.of(images, SETTINGS), Validation.of(images, SETTINGS)
+    other = Validation.of(images, TrainingSettings(way=3, shot=2, query=2, validation_episodes=20, seed=1))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+
+
+def test_held_out_classes_are_a_fifth_and_disjoint(tiny):
+    train, val = hold_out_classes(tiny, way=2, seed=0)
+    assert (len(train.classes), len(val.classes)) == (8, 2)
+    assert not set(train.classes) & set(val.classes)
+    assert len(train) + len(val) == len(tiny)
+    assert hold_out_classes(tiny, way=2, seed=0)[1].classes == val.classes
+    assert any(hold_out_classes(tiny, way=2, seed=seed)[1].classes != val.classes for seed in range(1, 6))
+    assert len(hold_out_classes(tiny, way=5, seed=0)[1].classes) == 5
+    with pytest.raises(InputError, match="needs 12"):
+        hold_out_classes(tiny, way=6, seed=0)
