@@ -53,6 +53,13 @@ def test_every_recipe_is_valid_and_begins_with_its_command(recipe: Path):
     assert recipe.read_text().splitlines()[0].startswith(f"# cplsr train recipes/{recipe.name} ")
 
 
+def test_recipes_of_the_package_are_found_from_anywhere(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe(Path("recipes/mini_5shot.toml"), Train)["shot"] == 5
+    (tmp_path / "mini_5shot.toml").write_text("shot = 3")
+    assert read_recipe(Path("mini_5shot.toml"), Train)["shot"] == 3
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -22,8 +22,15 @@ def split_recipe(cls: type[Options], arguments: list[str]) -> tuple[Options, lis
     return cls(), arguments
 
 
+def find_recipe(path: Path) -> Path:
+    """The file itself, or the one of that name that comes with the package: `recipes/mini_5shot.toml` is everywhere."""
+    packaged = Path(__file__).parents[1] / "recipes" / path.name
+    return packaged if not path.exists() and packaged.is_file() else path
+
+
 def read_recipe(path: Path, cls: type) -> dict[str, Any]:
     """The settings in a recipe; a misspelt name or a value of a wrong kind is an error that says so."""
+    path = find_recipe(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
