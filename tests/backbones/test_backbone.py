@@ -141,3 +141,21 @@ def test_real_weights_agree_with_the_formulas(real_data: Path, image_size):
     file = real_data / "weights" / "vit_tiny_patch16_224.safetensors"
     images = torch.randn(2, 3, image_size, image_size)
     assert relative_error(load_backbone(file, image_size)(images), vit(load_file(file), images, 3)) <= 1e-5
+
+
+def test_cutting_a_batch_changes_nothing(checkpoint_file: Path, monkeypatch):
+    from cplsr import attach
+    from cplsr.backbones import backbone as module
+
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent", init="near_identity")
+    images, direction = torch.randn(7, 3, 32, 32), torch.randn(64)
+    results = []
+    for size in (1 << 40, 3 * 4 * 64 * 17 * 4):
+        monkeypatch.setattr(module, "CACHE_BYTES", size)
+        backbone.zero_grad()
+        embeddings = backbone(images)
+        (embeddings @ direction).sum().backward()
+        results.append([embeddings.detach(), *(p.grad.clone() for p in backbone.parameters() if p.requires_grad)])
+    assert backbone.images_at_a_time == 3
+    for whole, cut in zip(*results, strict=True):
+        assert relative_error(cut, whole) <= 1e-5

@@ -17,6 +17,9 @@ from cplsr.errors import InputError
 
 Rotation = tuple[Tensor, Tensor]
 
+CACHE_BYTES = 10 << 20
+"""What the widest activations may take on a CPU before a batch is cut; see `Backbone.images_at_a_time`."""
+
 _NOTHING = Points()
 
 
@@ -147,8 +150,25 @@ class Backbone(nn.Module):
         )
         return (pixels.to(self.device).float() / 255 - mean) / std
 
+    @property
+    def images_at_a_time(self) -> int:
+        """How many images go through the blocks together.
+
+        On a CPU a large batch spends its time waiting for memory: with as many images as the cache holds the widest
+        activations of, the same numbers come out sooner. Elsewhere the whole batch goes at once.
+        """
+        if self.device.type != "cpu":
+            return 1 << 30
+        widest = 4 * self.dim * self.tokens * self.dtype.itemsize
+        return max(1, round(CACHE_BYTES / widest))
+
     def forward(self, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embed a batch of images."""
+        self._check(images)
+        parts = images.split(self.images_at_a_time)
+        return self._embed(images) if len(parts) == 1 else torch.cat([self._embed(part) for part in parts])
+
+    def _embed(self, images: Tensor) -> Tensor:
         tokens, points, rotation = self._start(images)
         blocks = self.blocks
         for layer, block in enumerate(blocks):
@@ -164,6 +184,7 @@ class Backbone(nn.Module):
 
     def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
         """The attention of one block, softmax included: row i says where token i looks."""
+        self._check(images)
         tokens, points, rotation = self._start(images)
         blocks = self.blocks
         layer %= len(blocks)
@@ -178,7 +199,6 @@ class Backbone(nn.Module):
         return points.attend(layer, q, k, unit_vectors)
 
     def _start(self, images: Tensor) -> tuple[Tensor, Points, Rotation | None]:
-        self._check(images)
         x = self.normalize(images) if images.dtype == torch.uint8 else images
         x = x.to(device=self.device, dtype=self.dtype)
         tokens: Tensor = self.model.get_submodule("embeddings")(x)
