@@ -55,7 +55,7 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
             "format": _FORMAT,
             "kind": adapter.kind,
             "options": adapter.options,
-            "backbone": _describe(backbone),
+            "backbone": backbone.description(),
             "info": info,
             "versions": versions(),
             "fingerprint": adapter.fingerprint,
@@ -156,21 +156,6 @@ def _download(repository: str) -> Path:
             f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and {why}: give a "
             "local adapter or run folder"
         ) from error
-
-
-def _describe(backbone: Backbone) -> dict[str, Any]:
-    return {
-        "source": backbone.source,
-        "fingerprint": backbone.fingerprint,
-        "dim": backbone.dim,
-        "heads": backbone.heads,
-        "layers": backbone.layers,
-        "patch_size": backbone.patch_size,
-        "image_size": backbone.image_size,
-        "pooling": backbone.pooling,
-        "position_interpolation": backbone.position_interpolation,
-        "precision": backbone.precision,
-    }
 
 
 def _read_tensors(stored: AdapterInfo) -> dict[str, Tensor]:

@@ -112,6 +112,12 @@ class Backbone(nn.Module):
         """Stay in evaluation mode whatever is asked: a frozen backbone has no other."""
         return super().train(False)
 
+    def description(self) -> dict[str, Any]:
+        """What a run, a result or a stored adapter should tell of its backbone."""
+        names = ("source", "fingerprint", "dim", "heads", "layers", "patch_size", "image_size", "pooling")
+        told = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
+        return {**told, "mean": list(self.mean), "std": list(self.std)}
+
     def weights_fingerprint(self) -> str:
         """Fingerprint of the weights as they are now, the adapter left out."""
         unused = ("mask_token", "pooler.")

@@ -215,16 +215,7 @@ def _describe_settings(
     backbone: Backbone, stored: list[tuple[str, AdapterInfo]], settings: EpisodeSettings, match_shot: bool
 ) -> dict[str, Any]:
     return {
-        "backbone": {
-            "source": backbone.source,
-            "fingerprint": backbone.fingerprint,
-            "image_size": backbone.image_size,
-            "pooling": backbone.pooling,
-            "position_interpolation": backbone.position_interpolation,
-            "precision": backbone.precision,
-            "mean": list(backbone.mean),
-            "std": list(backbone.std),
-        },
+        "backbone": backbone.description(),
         "adapters": [
             {"name": name, "source": str(info.folder), "kind": info.kind, "options": info.options,
              "fingerprint": info.fingerprint, "train_shot": info.info.get("shot")}

@@ -296,14 +296,7 @@ def _describe(
     return {
         "settings": settings.as_dict(),
         "adapter": {"kind": adapter, "options": options},
-        "backbone": {
-            "source": backbone.source,
-            "fingerprint": backbone.fingerprint,
-            "image_size": backbone.image_size,
-            "pooling": backbone.pooling,
-            "position_interpolation": backbone.position_interpolation,
-            "precision": backbone.precision,
-        },
+        "backbone": backbone.description(),
         "data": {
             role: {
                 "name": domain.name,

@@ -121,7 +121,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     differences = []
     for part in ("settings", "adapter", "backbone", "data"):
         before, after = old.get(part, {}), fresh.get(part, {})
-        for name in sorted(before.keys() | after.keys()):
+        for name in sorted((before.keys() | after.keys()) - {"source"}):  # moved weights are the same weights
             if before.get(name) != after.get(name):
                 differences.append(f"{name}: {before.get(name)}, now {after.get(name)}")
     return differences
