@@ -48,3 +48,19 @@ def test_anything_else_is_a_usage_error(cache, capsys):
         main(["destroy"])
 
     assert stopped.value.code == 2
+
+
+def test_what_training_keeps_is_listed_and_cleared_too(cache, tmp_path, capsys):
+    for name, size in (("images", 2000), ("statistics", 50)):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "file").write_bytes(b"x" * size)
+
+    assert main(["info"]) == 0
+    told = capsys.readouterr().out
+    assert f"decoded images in {tmp_path / 'images'}: 2.0 KB" in told
+    assert f"class statistics in {tmp_path / 'statistics'}: 50 bytes" in told
+
+    assert main(["clear"]) == 0
+    assert f"removed 2.0 KB of decoded images from {tmp_path / 'images'}" in capsys.readouterr().out
+    assert not (tmp_path / "images").exists()
+    assert not (tmp_path / "statistics").exists()

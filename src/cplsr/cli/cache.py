@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Literal
 
 import tyro
+
+OF_TRAINING = {"images": "decoded images", "statistics": "class statistics"}
+"""Folders in the cache beside the embeddings, and what they hold."""
 
 
 def main(arguments: list[str]) -> int:
@@ -18,10 +23,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _action(action: tyro.conf.Positional[Literal["info", "clear"]]) -> Literal["info", "clear"]:
-    """Show or remove the embeddings that are kept so that no image is embedded twice.
+    """Show or remove what is kept to save time: embeddings of images, and decoded images and statistics of training.
 
     Args:
-        action: `info` lists them by model; `clear` removes them all. They are made again when needed.
+        action: `info` lists it; `clear` removes all of it. It is made again when needed.
     """
     return action
 
@@ -38,14 +43,15 @@ def info() -> None:
     console = Console()
     total = sum(model.bytes for model in models)
     console.print(f"embeddings in {cache.folder}: {_size(total)}", highlight=False, markup=False)
-    if not models:
-        return
-    table = Table("backbone", "adapter", "pixels", "precision", "images", "files", "size")
-    for model in models:
-        known = [str(model.settings.get(name, "?")) for name in ("source", "adapter", "image_size", "precision")]
-        known[1] = known[1] if known[1] in ("frozen", "?") else known[1][:8]
-        table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
-    console.print(table)
+    if models:
+        table = Table("backbone", "adapter", "pixels", "precision", "images", "files", "size")
+        for model in models:
+            known = [str(model.settings.get(name, "?")) for name in ("source", "adapter", "image_size", "precision")]
+            known[1] = known[1] if known[1] in ("frozen", "?") else known[1][:8]
+            table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
+        console.print(table)
+    for folder, what in _training_folders().items():
+        console.print(f"{what} in {folder}: {_size(_bytes_in(folder))}", highlight=False, markup=False)
 
 
 def clear() -> None:
@@ -54,6 +60,20 @@ def clear() -> None:
 
     cache = EmbeddingCache()
     print(f"removed {_size(cache.clear())} of embeddings from {cache.folder}")
+    for folder, what in _training_folders().items():
+        size = _bytes_in(folder)
+        shutil.rmtree(folder)
+        print(f"removed {_size(size)} of {what} from {folder}")
+
+
+def _training_folders() -> dict[Path, str]:
+    from cplsr.environment import cache_folder
+
+    return {folder: what for name, what in OF_TRAINING.items() if (folder := cache_folder() / name).is_dir()}
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _size(count: int) -> str:

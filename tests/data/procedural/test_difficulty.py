@@ -1,4 +1,4 @@
-"""The targets are neither trivial nor hopeless: raw pixels know little, the embedded backbone more, and there is room."""
+"""The targets are neither trivial nor hopeless: pixels know little, the embedded backbone more, and there is room."""
 
 import numpy as np
 import pytest
