@@ -2,26 +2,26 @@
 
     python benchmarks/throughput.py [--quick] [--json FILE]
 
-The same random weights and the same images for all; each side gets the batch size it is fastest at. Half precision
-counts only if its embeddings point the same way (cosine to fp32 at least 0.999).
+The same random weights and the same images for all, each side in a process of its own and at the batch size it is
+fastest at. Half precision counts only if its embeddings point the same way (cosine to fp32 at least 0.999).
 """
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from claims import Claim, arguments, interleaved, report
+from claims import Claim, arguments, interleaved_processes, report
 from torch import Tensor, nn
 
 from adapter_cost import vit_small
-from cplsr.backbones.backbone import Backbone
-from cplsr.environment import has_fast_bf16
+from cplsr.environment import has_fast_bf16, keep_freed_memory
 
 Embed = Callable[[Tensor], Tensor]
+PLAIN, ONNX, OURS, OURS_BF16 = "transformers fp32", "onnxruntime fp32", "cplsr fp32", "cplsr bf16"
 
 
 class ClassToken(nn.Module):
@@ -37,7 +37,7 @@ class ClassToken(nn.Module):
 
 
 def onnx_session(model: nn.Module) -> Embed:
-    """The model in ONNX Runtime, two threads."""
+    """The model in ONNX Runtime, with as many threads as torch."""
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
@@ -59,67 +59,67 @@ def onnx_session(model: nn.Module) -> Embed:
     return lambda images: torch.from_numpy(session.run(None, {"pixels": images.numpy()})[0])
 
 
-def sides(backbone: Backbone) -> dict[str, Embed]:
-    """Every way to embed; bf16 only where the processor multiplies it."""
+def embedder(side: str) -> Embed:
+    """One way to embed; ours is set up as `load_backbone` does."""
+    backbone = vit_small()
+    if side == ONNX:
+        return onnx_session(backbone.model)
+    if side == PLAIN:
+        return torch.inference_mode()(lambda images: backbone.model(images).last_hidden_state[:, 0])
+    keep_freed_memory()
+    if side == OURS_BF16:
+        backbone.bfloat16()
+    return torch.inference_mode()(backbone)
 
-    def plain(images: Tensor) -> Tensor:
-        with torch.inference_mode():
-            return backbone.model(images).last_hidden_state[:, 0]
 
-    def ours(images: Tensor) -> Tensor:
-        with torch.inference_mode():
-            return backbone(images)
+def images(count: int) -> Tensor:
+    """The same images everywhere."""
+    return torch.randn(count, 3, 224, 224, generator=torch.Generator().manual_seed(1))
 
-    found = {"transformers fp32": plain, "onnxruntime fp32": onnx_session(backbone.model), "cplsr fp32": ours}
-    if has_fast_bf16(torch.device("cpu")):
-        short = copy.deepcopy(backbone).bfloat16()
 
-        def ours_bf16(images: Tensor) -> Tensor:
-            with torch.inference_mode():
-                return short(images)
+def prepare(side: str, batch: int, total: int) -> Callable[[], object]:
+    """What is timed: all images, `batch` at a time."""
+    run, pixels = embedder(side), images(total)
+    return lambda: [run(part) for part in pixels.split(batch)]
 
-        found["cplsr bf16"] = ours_bf16
-    return found
+
+def check(sides: list[str]) -> None:
+    """All sides give the same embeddings, or half precision nearly so."""
+    pixels = images(8)
+    reference = embedder(PLAIN)(pixels)
+    for side in sides:
+        cosine = torch.cosine_similarity(embedder(side)(pixels), reference).min().item()
+        print(f"{side:<20} smallest cosine to transformers fp32: {cosine:.6f}")
+        if cosine < 0.999:
+            raise SystemExit(f"{side} does not give the same embeddings")
 
 
 def main() -> None:
     """Find each side's best batch size, then let the sides take turns."""
     options = arguments(__doc__ or "")
-    backbone = vit_small()
-    embed = sides(backbone)
-    batches = (8, 32) if options.quick else (1, 4, 8, 16, 32, 64)
-    total = 32 if options.quick else 64
-    images = torch.randn(total, 3, 224, 224)
-    reference = embed["transformers fp32"](images)
-    for name, run in embed.items():
-        cosine = torch.cosine_similarity(run(images), reference).min().item()
-        print(f"{name:<20} smallest cosine to transformers fp32: {cosine:.6f}")
-        if cosine < 0.999:
-            raise SystemExit(f"{name} does not give the same embeddings")
-
-    def all_images(run: Embed, batch: int) -> Callable[[], object]:
-        return lambda: [run(part) for part in images.split(batch)]
-
-    trials = interleaved(
-        {f"{name}|{batch}": all_images(run, batch) for name, run in embed.items() for batch in batches}, 2
-    )
-    best = {name: min(batches, key=lambda batch, name=name: trials[f"{name}|{batch}"]) for name in embed}
-    seconds = interleaved(
-        {name: all_images(run, best[name]) for name, run in embed.items()}, 5 if options.quick else 11
-    )
-    rates = {name: total / value for name, value in seconds.items()}
-    for name, rate in rates.items():
-        print(f"{name:<20} {rate:>7.2f} images/s at batch {best[name]}")
-    if "cplsr bf16" not in rates:
+    fast_bf16 = has_fast_bf16(torch.device("cpu"))
+    sides = [PLAIN, ONNX, OURS, *([OURS_BF16] if fast_bf16 else [])]
+    check(sides)
+    batches, total = ((8, 16), 16) if options.quick else ((1, 4, 8, 16, 32, 64), 64)
+    trials = {(s, b): partial(prepare, s, b, total) for s in sides for b in batches}
+    named = interleaved_processes({f"{s}|{b}": build for (s, b), build in trials.items()}, 2 if options.quick else 3)
+    best = {side: min(batches, key=lambda batch, side=side: named[f"{side}|{batch}"]) for side in sides}
+    final = {side: partial(prepare, side, best[side], total) for side in sides}
+    seconds = interleaved_processes(final, 7 if options.quick else 15)
+    rates = {side: total / value for side, value in seconds.items()}
+    for side, rate in rates.items():
+        print(f"{side:<20} {rate:>7.2f} images/s at batch {best[side]}")
+    if not fast_bf16:
         print("this processor has no bf16 multiplication (avx512_bf16 or amx_bf16): bf16 is left out")
-    fastest = max((name for name in rates if name.startswith("cplsr")), key=lambda name: rates[name])
-    plain, onnx = rates["transformers fp32"], rates["onnxruntime fp32"]
-    claims = [
-        Claim("cplsr fp32 against transformers fp32 (images/s)", rates["cplsr fp32"], plain, "higher", 1.0),
-        Claim(f"{fastest} against onnxruntime fp32 (images/s)", rates[fastest], onnx, "higher", 1.0),
-        Claim(f"{fastest} against transformers fp32 (images/s)", rates[fastest], plain, "higher", 1.9),
-    ]
-    report(claims, options.json)
+    fastest = max((side for side in rates if side.startswith("cplsr")), key=lambda side: rates[side])
+    report(
+        [
+            Claim("cplsr fp32 against transformers fp32 (images/s)", rates[OURS], rates[PLAIN], "higher", 1.0),
+            Claim(f"{fastest} against onnxruntime fp32 (images/s)", rates[fastest], rates[ONNX], "higher", 1.0),
+            Claim(f"{fastest} against transformers fp32 (images/s)", rates[fastest], rates[PLAIN], "higher", 1.9),
+        ],
+        options.json,
+    )
 
 
 if __name__ == "__main__":

@@ -9,15 +9,16 @@ fp32, the whole episode in one batch. Same weights, same images, same loss, same
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from claims import Claim, arguments, interleaved, report
+from claims import Claim, arguments, interleaved_processes, report
 from torch import Tensor, nn
 from transformers import ViTConfig, ViTModel
 
 from cplsr import attach
 from cplsr.backbones.backbone import Backbone
-from cplsr.environment import has_fast_bf16
+from cplsr.environment import has_fast_bf16, keep_freed_memory
 from cplsr.training.joint_episode import joint_loss
 
 WAY, SHOT, QUERY = 5, 5, 15
@@ -71,18 +72,35 @@ class Ours:
         return self.backbone(images)
 
 
-def stepper(side: Plain | Ours, images: Tensor, losses: list[float]) -> Callable[[], object]:
-    """One optimizer step on the same episode every time."""
+def prepare(side: str, dim: int, heads: int) -> Callable[[], object]:
+    """One optimizer step on the same episode every time; ours is set up as `load_backbone` does."""
+    if side == "ours":
+        keep_freed_memory()
+    learner = Ours(dim, heads) if side == "ours" else Plain(dim, heads)
+    images = episode()
 
-    def step() -> None:
-        side.optimizer.zero_grad(set_to_none=True)
-        embeddings = side.embed(images).unflatten(0, (WAY, SHOT + QUERY))
+    def step() -> float:
+        learner.optimizer.zero_grad(set_to_none=True)
+        embeddings = learner.embed(images).unflatten(0, (WAY, SHOT + QUERY))
         loss, _ = joint_loss(embeddings, SHOT, None, temperature=20.0)
         loss.backward()
-        side.optimizer.step()
-        losses.append(loss.item())
+        learner.optimizer.step()
+        return loss.item()
 
     return step
+
+
+def episode() -> Tensor:
+    """The images of one 5-way 5-shot episode."""
+    return torch.randn(WAY * (SHOT + QUERY), 3, 224, 224, generator=torch.Generator().manual_seed(1))
+
+
+def show_losses(dim: int, heads: int, steps: int) -> None:
+    """The loss curves of both sides, which must be the same curve."""
+    print("step     " + "".join(f"{number:>10}" for number in range(steps)))
+    for side in ("plain", "ours"):
+        step = prepare(side, dim, heads)
+        print(f"{side:<9}" + "".join(f"{step():>10.5f}" for _ in range(steps)))
 
 
 def main() -> None:
@@ -92,16 +110,11 @@ def main() -> None:
     for name, (dim, heads) in SIZES.items():
         if options.quick and name == "ViT-S/16":
             continue
-        images = torch.randn(WAY * (SHOT + QUERY), 3, 224, 224, generator=torch.Generator().manual_seed(1))
-        losses: dict[str, list[float]] = {"plain": [], "ours": []}
-        sides = {"plain": stepper(Plain(dim, heads), images, losses["plain"])}
-        sides["ours"] = stepper(Ours(dim, heads), images, losses["ours"])
-        seconds = interleaved(sides, 3 if options.quick else 5)
-        rates = {side: len(images) / value for side, value in seconds.items()}
-        print(f"\n{name} at 224 px, {len(images)} images a step, {torch.get_num_threads()} threads")
-        print("step     " + "".join(f"{number:>10}" for number in range(len(losses["plain"]))))
-        for side in ("plain", "ours"):
-            print(f"{side:<9}" + "".join(f"{loss:>10.5f}" for loss in losses[side]))
+        print(f"\n{name} at 224 px, {WAY * (SHOT + QUERY)} images a step, {torch.get_num_threads()} threads")
+        show_losses(dim, heads, 2 if options.quick else 5)
+        sides = {side: partial(prepare, side, dim, heads) for side in ("plain", "ours")}
+        seconds = interleaved_processes(sides, 3 if options.quick else 7)
+        rates = {side: WAY * (SHOT + QUERY) / value for side, value in seconds.items()}
         claims.append(Claim(f"training step, {name} (images/s)", rates["ours"], rates["plain"], "higher", 1.6))
     if not has_fast_bf16(torch.device("cpu")):
         print("this processor has no bf16 multiplication (avx512_bf16 or amx_bf16): both sides are fp32")

@@ -50,6 +50,15 @@ def test_auto_precision_is_bf16_only_where_it_is_fast(monkeypatch, fast, chosen)
         environment.choose_precision("fp8", cpu)
 
 
+def test_freed_memory_is_kept_where_glibc_allocates(monkeypatch):
+    import sys
+
+    if sys.platform == "linux":
+        assert environment.keep_freed_memory()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not environment.keep_freed_memory()
+
+
 def test_versions_name_this_package():
     assert environment.versions()["cplsr"]
     assert environment.installed_version("no-such-distribution") is None

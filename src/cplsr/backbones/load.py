@@ -21,7 +21,7 @@ from cplsr.backbones.checkpoint import (
     load_checkpoint,
     read_sidecar,
 )
-from cplsr.environment import choose_device, choose_precision, is_offline
+from cplsr.environment import choose_device, choose_precision, is_offline, keep_freed_memory
 from cplsr.errors import InputError
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
@@ -52,6 +52,8 @@ def load_backbone(
     antialias: of the position interpolation; `False` is transformers' and DINO's own way.
     """
     place = choose_device(device)
+    if place.type == "cpu":
+        keep_freed_memory()
     number_format = choose_precision(precision, place)
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
