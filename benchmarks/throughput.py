@@ -8,6 +8,7 @@ fastest at. Half precision counts only if its embeddings point the same way (cos
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -36,36 +37,39 @@ class ClassToken(nn.Module):
         return self.model(pixels).last_hidden_state[:, 0]
 
 
-def onnx_session(model: nn.Module) -> Embed:
-    """The model in ONNX Runtime, with as many threads as torch."""
+def export_onnx(path: Path) -> None:
+    """The same weights as an ONNX file."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    torch.onnx.export(
+        ClassToken(vit_small().model).eval(),
+        (torch.randn(2, 3, 224, 224),),
+        path,
+        dynamo=True,
+        input_names=["pixels"],
+        output_names=["embedding"],
+        dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
+        external_data=False,
+        verbose=False,
+    )
+
+
+def onnx_embedder(path: Path) -> Embed:
+    """ONNX Runtime with as many threads as torch."""
     import onnxruntime
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            ClassToken(model).eval(),
-            (torch.randn(2, 3, 224, 224),),
-            path,
-            dynamo=True,
-            input_names=["pixels"],
-            output_names=["embedding"],
-            dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
-            external_data=False,
-            verbose=False,
-        )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return lambda images: torch.from_numpy(session.run(None, {"pixels": images.numpy()})[0])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda pixels: torch.from_numpy(session.run(None, {"pixels": pixels.numpy()})[0])
 
 
-def embedder(side: str) -> Embed:
+def embedder(side: str, onnx: Path) -> Embed:
     """One way to embed; ours is set up as `load_backbone` does."""
-    backbone = vit_small()
     if side == ONNX:
-        return onnx_session(backbone.model)
+        return onnx_embedder(onnx)
+    backbone = vit_small()
     if side == PLAIN:
-        return torch.inference_mode()(lambda images: backbone.model(images).last_hidden_state[:, 0])
+        return torch.inference_mode()(lambda pixels: backbone.model(pixels).last_hidden_state[:, 0])
     keep_freed_memory()
     if side == OURS_BF16:
         backbone.bfloat16()
@@ -77,18 +81,18 @@ def images(count: int) -> Tensor:
     return torch.randn(count, 3, 224, 224, generator=torch.Generator().manual_seed(1))
 
 
-def prepare(side: str, batch: int, total: int) -> Callable[[], object]:
+def prepare(side: str, onnx: Path, batch: int, total: int) -> Callable[[], object]:
     """What is timed: all images, `batch` at a time."""
-    run, pixels = embedder(side), images(total)
+    run, pixels = embedder(side, onnx), images(total)
     return lambda: [run(part) for part in pixels.split(batch)]
 
 
-def check(sides: list[str]) -> None:
+def check(sides: list[str], onnx: Path) -> None:
     """All sides give the same embeddings, or half precision nearly so."""
     pixels = images(8)
-    reference = embedder(PLAIN)(pixels)
+    reference = embedder(PLAIN, onnx)(pixels)
     for side in sides:
-        cosine = torch.cosine_similarity(embedder(side)(pixels), reference).min().item()
+        cosine = torch.cosine_similarity(embedder(side, onnx)(pixels), reference).min().item()
         print(f"{side:<20} smallest cosine to transformers fp32: {cosine:.6f}")
         if cosine < 0.999:
             raise SystemExit(f"{side} does not give the same embeddings")
@@ -99,13 +103,16 @@ def main() -> None:
     options = arguments(__doc__ or "")
     fast_bf16 = has_fast_bf16(torch.device("cpu"))
     sides = [PLAIN, ONNX, OURS, *([OURS_BF16] if fast_bf16 else [])]
-    check(sides)
     batches, total = ((8, 16), 16) if options.quick else ((1, 4, 8, 16, 32, 64), 64)
-    trials = {(s, b): partial(prepare, s, b, total) for s in sides for b in batches}
-    named = interleaved_processes({f"{s}|{b}": build for (s, b), build in trials.items()}, 2 if options.quick else 3)
-    best = {side: min(batches, key=lambda batch, side=side: named[f"{side}|{batch}"]) for side in sides}
-    final = {side: partial(prepare, side, best[side], total) for side in sides}
-    seconds = interleaved_processes(final, 7 if options.quick else 15)
+    with tempfile.TemporaryDirectory() as folder:
+        onnx = Path(folder) / "model.onnx"
+        export_onnx(onnx)
+        check(sides, onnx)
+        trials = {f"{s}|{b}": partial(prepare, s, onnx, b, total) for s in sides for b in batches}
+        tried = interleaved_processes(trials, 2 if options.quick else 3)
+        best = {side: min(batches, key=lambda batch, side=side: tried[f"{side}|{batch}"]) for side in sides}
+        final = {side: partial(prepare, side, onnx, best[side], total) for side in sides}
+        seconds = interleaved_processes(final, 7 if options.quick else 15)
     rates = {side: total / value for side, value in seconds.items()}
     for side, rate in rates.items():
         print(f"{side:<20} {rate:>7.2f} images/s at batch {best[side]}")

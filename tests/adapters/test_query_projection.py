@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cplsr.adapters import query_projection
-from cplsr.adapters.query_projection import fold, multiply_tokens, project_query
+from cplsr.adapters.query_projection import fold, multiply_tokens, prepare_query
 
 
 def literal_scores(x, weight, bias, C, keys):
@@ -14,6 +14,10 @@ def literal_scores(x, weight, bias, C, keys):
     heads, d_k, _ = C.shape
     q = (x @ weight.T + bias).unflatten(-1, (heads, d_k)).transpose(1, 2)
     return torch.einsum("bhni,hij,bhmj->bhnm", q, C, keys)
+
+
+def project_query(x, weight, bias, C):
+    return query_projection.project_query(x, prepare_query(weight, bias, C))
 
 
 def make(heads=3, d_k=4, dim=12, batch=2, rows=5, seed=0, near=0.3, dtype=torch.float64):

@@ -147,3 +147,16 @@ def test_importing_the_command_loads_nothing_heavy():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert answer.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_no_figure_is_cut_short_on_a_narrow_screen(model, images, monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    targets = [word for name in "abcd" for word in ("--target", f"target {name}={images}")]
+
+    assert main([*common(model), *targets, "--shots", "1", "2"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "target d" in shown
+    assert ("2-shot" in shown) == (columns == "200")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -9,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.adapters.base import Adapter, Shape, chosen_layers, one_of, seeded
-from cplsr.adapters.query_projection import fold, project_query
+from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.families import Block
+from cplsr.backbones.points import Points
 from cplsr.errors import InputError
 
 Matrices = Float[Tensor, "heads head_dim head_dim"]
@@ -74,13 +77,17 @@ class Coalescent(Adapter):
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
-    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
-        """X W_q C + b_q C."""
-        C = None if self.rotary else self._per_head(layer)
-        if C is None:
-            return projection(x)
-        linear: Any = projection
-        return project_query(x, linear.weight, linear.bias, C)
+    def settle(self, blocks: Sequence[Block]) -> Points:
+        """Without a rotary position: W_q C of every layer computed once, for all the batches of a forward pass."""
+        if self.rotary:
+            return self
+        prepared = {}
+        for layer, block in enumerate(blocks):
+            C = self._per_head(layer)
+            if C is not None:
+                linear: Any = block.attention.q_proj
+                prepared[layer] = prepare_query(linear.weight, linear.bias, C)
+        return _Settled(prepared)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Behind a rotary position: softmax(R(Q) C R(K)ᵀ / √d_k) V."""
@@ -108,6 +115,18 @@ class Coalescent(Adapter):
     def _per_head(self, layer: int) -> Tensor | None:
         C = self.projection(layer)
         return None if C is None else C.expand(self.heads, -1, -1)
+
+
+class _Settled(Points):
+    """Coalescent projections whose C does not change any more before the forward pass is over."""
+
+    def __init__(self, prepared: dict[int, PreparedQuery]) -> None:
+        super().__init__()
+        self.prepared = prepared
+
+    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
+        """X W_q C + b_q C."""
+        return project_query(x, self.prepared[layer]) if layer in self.prepared else projection(x)
 
 
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:

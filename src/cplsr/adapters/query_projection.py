@@ -11,6 +11,7 @@ C_hᵀ W_h there. All orders give the same numbers; they differ in cost (T token
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -46,21 +47,40 @@ def multiply_tokens(
     return (split @ C.to(query.dtype)).transpose(1, 2).flatten(2)
 
 
-def project_query(
-    x: Float[Tensor, "batch rows in"],
-    weight: Float[Tensor, "out in"],
-    bias: Float[Tensor, "out"] | None,
-    C: Float[Tensor, "heads head_dim head_dim"],
-) -> Float[Tensor, "batch rows out"]:
+@dataclass(frozen=True, eq=False)
+class PreparedQuery:
+    """A query projection made ready for some batches: W_q and b_q as they are, C, and what was computed from them.
+
+    `folded` and `folded_bias` carry no gradient; `inverse` is C⁻¹ where C trains and is well conditioned, else `None`.
+    """
+
+    weight: Float[Tensor, "out in"]
+    bias: Float[Tensor, "out"] | None
+    C: Float[Tensor, "heads head_dim head_dim"]
+    folded: Float[Tensor, "out in"]
+    folded_bias: Float[Tensor, "out"] | None
+    inverse: Float[Tensor, "heads head_dim head_dim"] | None
+
+
+def prepare_query(
+    weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, C: Float[Tensor, "heads head_dim head_dim"]
+) -> PreparedQuery:
+    """Everything about X W_q C that does not depend on X, once for however many batches follow."""
+    fixed = C.detach()
+    trains = torch.is_grad_enabled() and C.requires_grad
+    inverse = _inverse_if_well_conditioned(fixed) if trains else None
+    return PreparedQuery(weight, bias, C, *fold(weight, bias, fixed), inverse)
+
+
+def project_query(x: Float[Tensor, "batch rows in"], query: PreparedQuery) -> Float[Tensor, "batch rows out"]:
     """X W_q C + b_q C by the cheapest order that is exact here: see the module's text."""
-    if not (torch.is_grad_enabled() and C.requires_grad):
-        return linear(x, *fold(weight, bias, C))
-    inverse = _inverse_if_well_conditioned(C.detach())
-    if inverse is not None:
-        return _FoldedProjection.apply(x, weight, bias, C, inverse)
-    if C.shape[0] > 3:
-        return multiply_tokens(linear(x, weight, bias), C)
-    return linear(x, *fold(weight, bias, C))
+    if not (torch.is_grad_enabled() and query.C.requires_grad):
+        return linear(x, query.folded, query.folded_bias)
+    if query.inverse is not None:
+        return _FoldedProjection.apply(x, query.C, query.folded, query.folded_bias, query.inverse)
+    if query.C.shape[0] > 3:
+        return multiply_tokens(linear(x, query.weight, query.bias), query.C)
+    return linear(x, *fold(query.weight, query.bias, query.C))
 
 
 def _inverse_if_well_conditioned(C: Tensor) -> Tensor | None:
@@ -76,15 +96,14 @@ class _FoldedProjection(torch.autograd.Function):
     """Forward with the folded weight; backward from the saved query, which the attention keeps anyway."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, C: Tensor, inverse: Tensor) -> Tensor:
-        folded, folded_bias = fold(weight, bias, C)
-        query = linear(x, folded, folded_bias)
+    def forward(ctx: Any, x: Tensor, C: Tensor, folded: Tensor, bias: Tensor | None, inverse: Tensor) -> Tensor:
+        query = linear(x, folded, bias)
         ctx.save_for_backward(query, folded, inverse)
         return query
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
         query, folded, inverse = ctx.saved_tensors
         heads, head_dim, _ = inverse.shape
         per_head = (-1, heads, head_dim)
@@ -92,4 +111,4 @@ class _FoldedProjection(torch.autograd.Function):
         dq = grad.reshape(per_head).transpose(0, 1)  # (heads, tokens, head_dim)
         dC = inverse.transpose(1, 2) @ (q @ dq).to(inverse.dtype)
         dx = grad @ folded if ctx.needs_input_grad[0] else None
-        return dx, None, None, dC, None
+        return dx, dC, None, None, None

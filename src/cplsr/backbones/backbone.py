@@ -171,12 +171,13 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embed a batch of images."""
         self._check(images)
-        parts = images.split(self.images_at_a_time)
-        return self._embed(images) if len(parts) == 1 else torch.cat([self._embed(part) for part in parts])
-
-    def _embed(self, images: Tensor) -> Tensor:
-        tokens, points, rotation = self._start(images)
         blocks = self.blocks
+        points = (self.adapter or _NOTHING).settle(blocks)
+        parts = [self._embed(part, blocks, points) for part in images.split(self.images_at_a_time)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _embed(self, images: Tensor, blocks: list[Block], points: Points) -> Tensor:
+        tokens, rotation = self._start(images)
         for layer, block in enumerate(blocks):
             rows = 1 if self.pooling == "cls" and layer == len(blocks) - 1 else None
             if self.checkpointing and torch.is_grad_enabled():
@@ -191,8 +192,9 @@ class Backbone(nn.Module):
     def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
         """The attention of one block, softmax included: row i says where token i looks."""
         self._check(images)
-        tokens, points, rotation = self._start(images)
+        tokens, rotation = self._start(images)
         blocks = self.blocks
+        points = (self.adapter or _NOTHING).settle(blocks)
         layer %= len(blocks)
         for earlier in range(layer):
             tokens = _run_block(blocks[earlier], points, earlier, tokens, self.heads, rotation, rows=None)
@@ -204,12 +206,12 @@ class Backbone(nn.Module):
         unit_vectors = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
         return points.attend(layer, q, k, unit_vectors)
 
-    def _start(self, images: Tensor) -> tuple[Tensor, Points, Rotation | None]:
+    def _start(self, images: Tensor) -> tuple[Tensor, Rotation | None]:
         x = self.normalize(images) if images.dtype == torch.uint8 else images
         x = x.to(device=self.device, dtype=self.dtype)
         tokens: Tensor = self.model.get_submodule("embeddings")(x)
         rotation: Rotation | None = self.model.get_submodule("rope_embeddings")(x) if self.rotary else None
-        return tokens, self.adapter or _NOTHING, rotation
+        return tokens, rotation
 
     def _pool(self, tokens: Tensor) -> Tensor:
         norm = self.model.get_submodule(self.family.final_norm)

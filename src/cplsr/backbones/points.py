@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+
+from cplsr.backbones.families import Block
 
 
 class Points(nn.Module):
@@ -13,6 +17,10 @@ class Points(nn.Module):
     An adapter overrides the ones it needs. `layer` counts blocks from 0. In the last block only the class token may
     be asked for: then `queries` in `attend`, and the tokens in the two branches, are the first rows alone.
     """
+
+    def settle(self, blocks: Sequence[Block]) -> Points:
+        """The points to use for one forward pass, in which no parameter changes: a place to compute things once."""
+        return self
 
     def enter(self, layer: int, tokens: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch more_tokens dim"]:
         """Tokens as they enter the block, before its first norm. The class token stays first, the patches last."""

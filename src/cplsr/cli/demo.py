@@ -98,7 +98,7 @@ def first_images(domain: Domain, count: int) -> Domain:
 def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
     """The frozen backbone and the adapter on the same episodes of every target."""
     from cplsr.backbones.load import load_backbone
-    from cplsr.cli.evaluate import accuracy_table, paired_table
+    from cplsr.cli.evaluate import show_tables
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
     from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
@@ -115,8 +115,7 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
         settings=EpisodeSettings(episodes=FULL_EPISODES if options.full else EPISODES, seed=options.seed),
         cache=EmbeddingCache(),
     )
-    console.print(accuracy_table(results))
-    console.print(paired_table(results))
+    show_tables(results, console)
     return results
 
 

@@ -12,6 +12,7 @@ from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from cplsr.data.domain import Domain
@@ -62,9 +63,7 @@ def main(arguments: list[str]) -> int:
     options = tyro.cli(Evaluate, args=arguments, prog="cplsr evaluate")
     results = run(options)
     console = Console()
-    console.print(accuracy_table(results))
-    if results.paired:
-        console.print(paired_table(results))
+    show_tables(results, console)
     for flag in results.flags:
         console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
     if options.out is not None:
@@ -153,8 +152,18 @@ def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
     return targets
 
 
-def accuracy_table(results: Results) -> Table:
-    """Methods down, targets and shots across: the best of a column in bold, significant paired changes marked."""
+def show_tables(results: Results, console: Console) -> None:
+    """Accuracies, methods down or, where the screen is too narrow for that, across; then paired differences."""
+    table = accuracy_table(results)
+    if console.measure(table).maximum > console.width:
+        table = accuracy_table(results, methods_down=False)
+    console.print(table)
+    if results.paired:
+        console.print(paired_table(results))
+
+
+def accuracy_table(results: Results, *, methods_down: bool = True) -> Table:
+    """Methods one way, targets and shots the other: the best of each in bold, significant paired changes marked."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -165,18 +174,30 @@ def accuracy_table(results: Results) -> Table:
         if results.paired
         else "± 95 % interval",
     )
-    table.add_column("method")
-    columns = [(target, shot) for target in results.targets for shot in results.shots]
+    places = [(target, shot) for target in results.targets for shot in results.shots]
     averages = {(row.method, row.shot): row.accuracy for row in results.averages()}
     average_shots = [shot for shot in results.shots if any(s == shot for _, s in averages)]
-    for target, shot in columns:
-        table.add_column(f"{escape(target)}\n{shot}-shot", justify="right")
-    for shot in average_shots:
-        table.add_column(f"average\n{shot}-shot", justify="right")
-    for method in results.methods:
-        cells = [_cell(results, method, target, shot) for target, shot in columns]
-        cells += [_average_cell(averages, method, shot) for shot in average_shots]
-        table.add_row(escape(method), *cells)
+    names = [*((escape(target), shot) for target, shot in places), *(("average", shot) for shot in average_shots)]
+    cells = {
+        method: [
+            *(_cell(results, method, target, shot) for target, shot in places),
+            *(_average_cell(averages, method, shot) for shot in average_shots),
+        ]
+        for method in results.methods
+    }
+    if methods_down:
+        table.add_column("method")
+        for name, shot in names:
+            table.add_column(f"{name}\n{shot}-shot", justify="right")
+        for method, row in cells.items():
+            table.add_row(escape(method), *row)
+    else:
+        table.add_column("target")
+        table.add_column("shot", justify="right")
+        for method in cells:
+            table.add_column(escape(method), justify="right")
+        for number, (name, shot) in enumerate(names):
+            table.add_row(name, str(shot), *(row[number] for row in cells.values()))
     return table
 
 

@@ -75,6 +75,7 @@ def _is_whole(place: Path) -> bool:
 
 
 def _decode_to(place: Path, domain: Domain, size: int, workers: int | None) -> None:
+    _log.info("decoding %d images of %s for the cache", len(domain), domain.name)
     kept: list[int] = []
     unreadable: list[str] = []
     with new_folder(place) as folder:

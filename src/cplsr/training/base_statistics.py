@@ -72,6 +72,8 @@ def _compute(
     moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)  # type: ignore[arg-type]
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     mine = processes.share(batches)
+    if processes.first:
+        _log.info("statistics of %d classes from %d embeddings, for the cache", turns * count, turns * len(chosen))
     with progress_bar(sum(map(len, mine)) * turns, "base statistics") as bar, torch.inference_mode():
         for batch in mine:
             pixels, labels = images.take(batch), torch.from_numpy(images.labels[batch])

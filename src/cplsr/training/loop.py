@@ -159,7 +159,7 @@ class _Run:
                 self.state.episode += at_once
                 done = self.state.episode
                 images = at_once * settings.steps_per_episode * settings.way * (settings.shot + settings.query)
-                self.monitor.episode(done, losses, accuracies, images / (time.monotonic() - start))
+                self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
                 interval = settings.validation_interval
                 due = interval > 0 and done // interval > (done - at_once) // interval
                 if due or done >= settings.episodes:

@@ -28,7 +28,7 @@ class Monitor:
         self.board = _board(folder, state.episode) if active else None
         if self.bar is not None:
             self.bar.update(state.episode)
-        self.begin, self.first, self.logged = time.monotonic(), state.episode, time.monotonic()
+        self.done, self.spent, self.logged = 0, 0.0, time.monotonic()
 
     def __enter__(self) -> Monitor:
         return self
@@ -41,10 +41,13 @@ class Monitor:
         if self.board is not None:
             self.board.close()
 
-    def episode(self, done: int, loss: float, accuracy: float, rate: float) -> None:
-        """Figures of the base episodes up to `done`."""
+    def episode(self, done: int, count: int, loss: float, accuracy: float, images: int, seconds: float) -> None:
+        """Figures of the last `count` base episodes, up to `done`: their images took so many seconds."""
         if not self.active or self.bar is None:
             return
+        self.done += count
+        self.spent += seconds
+        rate = images / seconds
         row = {"episode": done, "loss": loss, "accuracy": accuracy, "images_per_second": round(rate, 2)}
         self.folder.append_metrics(row)
         self._to_board(done, row)
@@ -55,7 +58,7 @@ class Monitor:
             time.monotonic() - self.logged >= LOG_SECONDS or done == self.settings.episodes
         ):
             self.logged = time.monotonic()
-            left = (self.logged - self.begin) / max(1, done - self.first) * (self.settings.episodes - done)
+            left = self.spent / self.done * (self.settings.episodes - done)
             _log.info(
                 "episode %d/%d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left",
                 *(done, self.settings.episodes, loss, accuracy, rate, left),
