@@ -155,7 +155,8 @@ def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
 def show_tables(results: Results, console: Console) -> None:
     """Accuracies, methods down or, where the screen is too narrow for that, across; then paired differences."""
     table = accuracy_table(results)
-    if console.measure(table).maximum > console.width:
+    unlimited = console.options.update(max_width=10_000)
+    if console.measure(table, options=unlimited).maximum > console.width:
         table = accuracy_table(results, methods_down=False)
     console.print(table)
     if results.paired:
