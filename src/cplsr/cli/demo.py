@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     options = tyro.cli(Demo, args=arguments, prog="cplsr demo")
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     result = train_demo(options, console)
     results = measure(options, result, console)
     results.write(options.out / "results.json")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
 from PIL import Image
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -123,7 +124,7 @@ def over_images(
         num_workers=workers,
         collate_fn=_collate,
         prefetch_factor=PREFETCHED_BATCHES if workers else None,
-        worker_init_fn=partial(_end_with_parent, parent=os.getpid()),
+        worker_init_fn=partial(_start_worker, parent=os.getpid()),
         generator=torch.Generator(),  # else the loader would draw from torch's global random numbers
     )
     return _run(loader, len(positions), description)
@@ -162,7 +163,13 @@ class _Work(Dataset):
                 return index, None, error.strerror or str(error)
 
 
-def _end_with_parent(worker: int, parent: int) -> None:
+def _start_worker(worker: int, parent: int) -> None:
+    """One thread for each worker process: the libraries below numpy would start as many as there are cores in each."""
+    threadpool_limits(1)
+    _end_with_parent(parent)
+
+
+def _end_with_parent(parent: int) -> None:
     """End this worker process soon after its parent has gone, even if the parent was killed.
 
     A worker that waits for room in the pipe to a dead parent would wait for ever: its siblings hold the pipe open.
