@@ -188,6 +188,10 @@ def test_wrong_names_get_a_sentence(backbone: Backbone, kind, options, words):
 
 
 def test_every_kind_works_in_bf16(checkpoint_file: Path, kind):
+    if kind == "full":
+        with pytest.raises(InputError, match="--precision fp32"):
+            attach(load_backbone(checkpoint_file, heads=2, precision="bf16"), kind)
+        return
     backbone = attach(load_backbone(checkpoint_file, heads=2, precision="bf16"), kind)
     assert all(parameter.dtype == torch.float32 for parameter in trainable(backbone))
     disturb(backbone, 0.02)
@@ -207,3 +211,20 @@ def test_gradients_in_bf16_are_near_those_in_fp32(checkpoint_file: Path):
         (backbone(images) @ direction).sum().backward()
         gradients.append(torch.cat([parameter.grad.flatten() for parameter in trainable(backbone)]))
     assert torch.cosine_similarity(*gradients, dim=0) > 0.99
+
+
+def test_taking_off_a_trained_whole_backbone_brings_the_old_weights_back(checkpoint_file: Path):
+    backbone = load_backbone(checkpoint_file, heads=2)
+    before = backbone.weights_fingerprint()
+    attach(backbone, "full")
+    with torch.no_grad():
+        for parameter in backbone.adapter.parameters():
+            parameter += 0.1
+    images = torch.randn(2, 3, 32, 32)
+    changed = backbone(images).detach()
+    merged = merge(backbone)
+    detach(backbone)
+    assert backbone.weights_fingerprint() == before
+    assert merged.weights_fingerprint() != before
+    assert relative_error(merged(images), changed) < 1e-5
+    assert not any(parameter.requires_grad for parameter in backbone.parameters())

@@ -13,7 +13,7 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import read_adapter_info
 from cplsr.errors import InputError
-from cplsr.training import loop
+from cplsr.training import loop, objective
 
 SETTINGS = TrainingSettings(
     way=2, shot=2, query=2, episodes=4, lr=1e-3, validation_episodes=8, candidates=10, pseudo_episodes=3,
@@ -156,17 +156,17 @@ def test_a_folder_of_something_else_is_not_touched(run, tmp_path):
 
 
 def test_numbers_that_go_wrong_stop_the_run_and_keep_the_state(run, tmp_path, monkeypatch):
-    real = loop.joint_loss
+    real = objective.joint_loss
     calls = iter(range(1000))
 
     def spoiled(*arguments, **options):
         loss, right = real(*arguments, **options)
         return (loss * torch.nan if next(calls) >= 10 else loss), right
 
-    monkeypatch.setattr(loop, "joint_loss", spoiled)
+    monkeypatch.setattr(objective, "joint_loss", spoiled)
     with pytest.raises(InputError, match=r"loss of base episode 2 is nan.*state of episode 2"):
         run()
-    monkeypatch.setattr(loop, "joint_loss", real)
+    monkeypatch.setattr(objective, "joint_loss", real)
     run(resume=True)
     run("undisturbed")
     assert tensors(tmp_path / "run" / "last") == tensors(tmp_path / "undisturbed" / "last")

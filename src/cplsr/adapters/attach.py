@@ -16,8 +16,8 @@ from cplsr.errors import InputError
 def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
     """Put a new adapter on `backbone`, in place; from then on the trainable parameters are exactly the adapter's.
 
-    kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual` or `lora`; its options are those of the class of that
-    name in `cplsr.adapters`.
+    kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora` or `full`; its options are
+    those of the class of that name in `cplsr.adapters`.
     """
     if backbone.adapter is not None:
         raise InputError(

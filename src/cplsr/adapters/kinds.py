@@ -17,6 +17,7 @@ KINDS = {
     "soft_prompts": "cplsr.adapters.soft_prompts:SoftPrompts",
     "residual": "cplsr.adapters.residual:Residual",
     "lora": "cplsr.adapters.lora:Lora",
+    "full": "cplsr.adapters.full:Full",
 }
 
 

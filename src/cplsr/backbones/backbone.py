@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,11 @@ CACHE_BYTES = 10 << 20
 """What the widest activations may take on a CPU before a batch is cut; see `Backbone.images_at_a_time`."""
 
 _NOTHING = Points()
+_UNUSED = ("mask_token", "pooler.")
+"""Parts of a transformers model that no embedding depends on."""
+
+Between = Callable[[int, Tensor], Tensor]
+"""What happens to the tokens (batch, tokens, dim) on their way into block number `layer`."""
 
 
 class Backbone(nn.Module):
@@ -120,9 +126,14 @@ class Backbone(nn.Module):
 
     def weights_fingerprint(self) -> str:
         """Fingerprint of the weights as they are now, the adapter left out."""
-        unused = ("mask_token", "pooler.")
         state = self.model.state_dict()
-        return fingerprint_of({name: w for name, w in state.items() if not any(word in name for word in unused)})
+        return fingerprint_of({name: w for name, w in state.items() if not any(word in name for word in _UNUSED)})
+
+    def embedding_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The model's own parameters that an embedding depends on, by name."""
+        for name, parameter in self.model.named_parameters():
+            if parameter.numel() and not any(word in name for word in _UNUSED):
+                yield name, parameter
 
     def resize(self, image_size: int, *, antialias: bool = True) -> None:
         """Take images of another size from now on: the position embeddings are interpolated once and kept."""
@@ -168,17 +179,25 @@ class Backbone(nn.Module):
         widest = 4 * self.dim * self.tokens * self.dtype.itemsize
         return max(1, round(CACHE_BYTES / widest))
 
-    def forward(self, images: Tensor) -> Float[Tensor, "batch dim"]:
-        """Embed a batch of images."""
+    def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch dim"]:
+        """Embed a batch of images.
+
+        between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole batch
+        at once, so that it may mix images.
+        """
         self._check(images)
         blocks = self.blocks
         points = (self.adapter or _NOTHING).settle(blocks)
+        if between is not None:
+            return self._embed(images, blocks, points, between)
         parts = [self._embed(part, blocks, points) for part in images.split(self.images_at_a_time)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _embed(self, images: Tensor, blocks: list[Block], points: Points) -> Tensor:
+    def _embed(self, images: Tensor, blocks: list[Block], points: Points, between: Between | None = None) -> Tensor:
         tokens, rotation = self._start(images)
         for layer, block in enumerate(blocks):
+            if between is not None:
+                tokens = between(layer, tokens)
             rows = 1 if self.pooling == "cls" and layer == len(blocks) - 1 else None
             if self.checkpointing and torch.is_grad_enabled():
                 tokens = checkpoint(

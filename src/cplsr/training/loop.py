@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.base import Adapter
@@ -22,17 +23,23 @@ from cplsr.data.domain import Domain
 from cplsr.environment import versions
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
+from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream, numbered_generator
+from cplsr.reservation.rotation import TURNS
 from cplsr.training.base_images import BaseImages, decoded_images
 from cplsr.training.base_statistics import base_gaussians
-from cplsr.training.joint_episode import joint_loss, plan_base_episode
+from cplsr.training.joint_episode import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
+from cplsr.training.objective import JointObjective, Objective, TrainingEpisode
 from cplsr.training.processes import Processes
 from cplsr.training.run_folder import RunFolder, RunState, git_commit
 from cplsr.training.settings import TrainingSettings
 from cplsr.training.validation import Validation, hold_out_classes
 
 SAVE_SECONDS = 15.0
+OBJECTIVES = 2**32 + 4
+"""A stream of random words of its own for what an objective draws."""
+PARTNERS = 2**31
+"""Numbers from here on are of base episodes that stand beside others."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,6 +65,7 @@ def train(
     adapter: str = "coalescent",
     adapter_options: Mapping[str, Any] | None = None,
     settings: TrainingSettings | None = None,
+    objective: Objective | None = None,
     resume: bool = False,
     workers: int | None = None,
     save_seconds: float = SAVE_SECONDS,
@@ -66,6 +74,7 @@ def train(
 
     val: validation classes; default: the base domain's own split, else 20 % of its classes, held out by the seed.
     adapter, adapter_options: kind and options as for `attach`.
+    objective: the loss of an episode; default: CPLSR's.
     resume: continue a run that was interrupted, with the same result as if it had not been.
 
     The folder gets `adapter/` (the selected one), `last/`, `metrics.jsonl` and `run.json`. The backbone is given back
@@ -85,7 +94,8 @@ def train(
     options = dict(adapter_options or {})
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
-    description = _describe(backbone, base, val, adapter, options, settings, processes)
+    objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
+    description = _describe(backbone, base, val, adapter, options, settings, objective, processes)
     begun = folder.begin(description, resume=resume) if processes.first else None
     if not processes.gather(begun)[0]:
         return _finished(folder, processes, already=True)
@@ -106,7 +116,9 @@ def train(
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
-        run = _Run(backbone, images, validation, pseudo, settings, folder, processes, save_seconds)
+        objective.prepare(backbone.dim, len(images.classes) * (TURNS if settings.sst else 1))
+        objective.to(backbone.device)
+        run = _Run(backbone, images, validation, pseudo, settings, objective, folder, processes, save_seconds)
         run.go()
     finally:
         backbone.checkpointing = False
@@ -124,15 +136,16 @@ class _Run:
         validation: Validation,
         pseudo: PseudoEpisodeStream | None,
         settings: TrainingSettings,
+        objective: Objective,
         folder: RunFolder,
         processes: Processes,
         save_seconds: float,
     ) -> None:
         self.backbone, self.images, self.validation = backbone, images, validation
-        self.pseudo, self.settings, self.folder = pseudo, settings, folder
+        self.pseudo, self.settings, self.objective, self.folder = pseudo, settings, objective, folder
         self.processes, self.save_seconds = processes, save_seconds
         self.adapter: Adapter = adapter_of(backbone)
-        self.parameters = list(self.adapter.parameters())
+        self.parameters = [*self.adapter.parameters(), *objective.parameters()]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
         self.sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
@@ -178,14 +191,8 @@ class _Run:
         for step in range(settings.steps_per_episode):
             self.optimizer.zero_grad(set_to_none=True)
             for number, plan in zip(mine, plans, strict=True):
-                pixels = plan[step].pixels(self.images)
-                embeddings = self.embed(pixels).unflatten(0, plan[step].images.shape)
-                pseudo = None
-                if self.pseudo is not None:
-                    pseudo = self.pseudo.episode(number * settings.steps_per_episode + step)
-                loss, right = joint_loss(
-                    embeddings, settings.shot, pseudo, temperature=settings.temperature, prototype=settings.prototype
-                )
+                episode = self._episode(plan[step], number * settings.steps_per_episode + step)
+                loss, right = self.objective.loss(self.embed, episode, self._partner(number, step))
                 self._check(loss, first, "loss")
                 (self._with_penalty(loss) / len(mine)).backward()
                 sums += torch.tensor([loss.item(), right.item()], dtype=torch.float64)
@@ -196,6 +203,26 @@ class _Run:
         self.processes.average_([sums])
         loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
         return loss_mean, 100 * accuracy_mean
+
+    def _episode(self, plan: EpisodePlan, step: int) -> TrainingEpisode:
+        settings = self.settings
+        turned = torch.from_numpy(
+            self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
+        )
+        return TrainingEpisode(
+            pixels=plan.pixels(self.images).unflatten(0, plan.images.shape),
+            shot=settings.shot,
+            classes=turned,
+            generator=numbered_generator(settings.seed, step, stream=OBJECTIVES),
+            pseudo=None if self.pseudo is None else self.pseudo.episode(step),
+        )
+
+    def _partner(self, number: int, step: int) -> TrainingEpisode | None:
+        if not self.objective.partner:
+            return None
+        settings, number = self.settings, PARTNERS + number
+        plan = plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed)[step]
+        return self._episode(plan, number * settings.steps_per_episode + step)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
@@ -224,6 +251,7 @@ class _Run:
         state = self.processes.gather(state)[0]
         if state is not None:
             self.adapter.load_state_dict(state.adapter)
+            self.objective.load_state_dict(state.objective)
             if state.optimizer["state"]:
                 self.optimizer.load_state_dict(state.optimizer)
             _log.info("continuing after base episode %d", state.episode)
@@ -232,6 +260,7 @@ class _Run:
     def _save(self, begin: float) -> None:
         if self.processes.first:
             self.state.adapter = _copy(self.adapter)
+            self.state.objective = _copy(self.objective)
             self.state.optimizer = self.optimizer.state_dict()
             self.state.seconds = time.monotonic() - begin
             self.folder.save_state(self.state)
@@ -252,12 +281,13 @@ class _Run:
             best_accuracy=state.best_accuracy,
             best_episode=state.best_episode,
             selected_episode=episode,
+            validation_fingerprint=self.validation.fingerprint,
             seconds=round(seconds, 3),
         )
 
 
-def _copy(adapter: Adapter) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in adapter.state_dict().items()}
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:
@@ -291,10 +321,12 @@ def _describe(
     adapter: str,
     options: dict[str, Any],
     settings: TrainingSettings,
+    objective: Objective,
     processes: Processes,
 ) -> dict[str, Any]:
     return {
         "settings": settings.as_dict(),
+        "method": {"name": objective.name, "options": objective.options},
         "adapter": {"kind": adapter, "options": options},
         "backbone": backbone.description(),
         "data": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
     episode: base episodes done. best_*: the best validation so far. seconds: time spent before a restart.
+    objective: the objective's own parameters, where it has any.
     """
 
     episode: int
@@ -32,6 +33,7 @@ class RunState:
     best_accuracy: float
     best_adapter: dict[str, Tensor]
     seconds: float
+    objective: dict[str, Tensor] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -119,7 +121,9 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Settings that decide the result and are not the same, as `name: old, now new`."""
     fresh = json.loads(json.dumps(new))
     differences = []
-    for part in ("settings", "adapter", "backbone", "data"):
+    for part in ("settings", "method", "adapter", "backbone", "data"):
+        if part not in old:  # written before there was such a part
+            continue
         before, after = old.get(part, {}), fresh.get(part, {})
         for name in sorted((before.keys() | after.keys()) - {"source"}):  # moved weights are the same weights
             if before.get(name) != after.get(name):

@@ -1,0 +1,45 @@
+"""The whole backbone as what learns: every weight the embedding depends on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cplsr.adapters.base import Adapter, Shape
+from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
+
+
+class Full(Adapter):
+    """All weights of the backbone, trained in place: what most published methods do, and what coalescent projections
+    are measured against.
+
+    The parameters here are the backbone's own, so a stored adapter of this kind is as large as the backbone and fits
+    one image size. Taking it off brings the weights back that it found.
+    """
+
+    kind: ClassVar[str] = "full"
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.weights = nn.ParameterDict()
+        self._before: dict[str, Tensor] = {}
+
+    def install(self, backbone: Backbone) -> None:
+        """Hold the backbone's parameters here too, and remember their values."""
+        if backbone.dtype == torch.bfloat16:
+            raise InputError("the whole backbone cannot be trained in bf16: load it with --precision fp32")
+        for name, parameter in backbone.embedding_parameters():
+            self.weights[name.replace(".", "/")] = parameter
+            self._before[name] = parameter.detach().clone()
+
+    def uninstall(self, backbone: Backbone) -> None:
+        """Put the remembered values back."""
+        for name, value in self._before.items():
+            backbone.model.get_parameter(name).data.copy_(value)
+
+    def fold(self, backbone: Backbone) -> None:
+        """Nothing is left to write: the weights hold it already. Only what came before is forgotten."""
+        self._before.clear()

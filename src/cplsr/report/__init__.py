@@ -1,0 +1,1 @@
+"""Figures for people: tables, charts and one page that holds them all."""

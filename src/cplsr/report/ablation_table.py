@@ -1,0 +1,187 @@
+"""The table of an ablation, in the paper's layout, from the records of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cplsr.report.tables import Cell, Mark, Table
+
+Record = Mapping[str, Any]
+AVERAGE = "average"
+_FROZEN = "frozen"
+_PLACES = 10
+"""Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with the half-width of its 95 % interval; `None` where a part of it has none."""
+
+    mean: float
+    half_width: float | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """One row in one column: accuracy, and its difference from the frozen backbone on the same episodes."""
+
+    accuracy: Estimate
+    difference: Estimate | None
+
+    @property
+    def mark(self) -> Mark:
+        """Which way the difference goes where 0 lies outside its interval."""
+        change = self.difference
+        if change is None or change.half_width is None or abs(change.mean) <= change.half_width:
+            return ""
+        return "better" if change.mean > 0 else "worse"
+
+
+def table_of(
+    records: Sequence[Record],
+    *,
+    rows: Sequence[str] = (),
+    failures: Sequence[tuple[str, str]] = (),
+    shots: Sequence[int] | None = None,
+) -> Table:
+    """Rows down, targets and shots across, with averages; means over the seeds.
+
+    records: what the runs wrote, in the order in which their rows are to stand.
+    rows: names of all rows that were planned; those without a record are listed as not run.
+    failures: (run, reason) of runs that failed; they go to the caption.
+    shots: the shots to show. Default: all.
+    """
+    found = sorted({record["shot"] for record in records})
+    shown = [shot for shot in found if shots is None or shot in shots]
+    targets = list(dict.fromkeys(row["target"] for record in records for row in record["results"]["rows"]))
+    groups = [(target, [target]) for target in targets]
+    if len(targets) > 1:
+        groups.append((AVERAGE, targets))
+    columns = [(shot, number) for shot in shown for number in range(len(groups))]
+    names = list(dict.fromkeys([*rows, *(record["row"] for record in records)]))
+    places = {
+        (name, shot, number): place
+        for name in names
+        for shot, number in columns
+        if (place := _place(records, name, shot, groups[number][1])) is not None
+    }
+    best = {
+        column: max((_rounded(place) for (_, *where), place in places.items() if tuple(where) == column), default=None)
+        for column in columns
+    }
+    several = len({name for name, _, _ in places}) > 1
+    body = [
+        (Cell(name), *(_cell(places.get((name, *column)), best[column] if several else None) for column in columns))
+        for name in names
+        if any((name, *column) in places for column in columns)
+    ]
+    return Table(
+        title=_title(records),
+        columns=("row", *(f"{groups[number][0]}\n{shot}-shot" for shot, number in columns)),
+        rows=tuple(body),
+        caption=_caption(records, names, failures),
+    )
+
+
+def combined(estimates: Sequence[Estimate]) -> Estimate:
+    """Mean of independent estimates; its half-width is √(Σ half-width²) / n."""
+    count = len(estimates)
+    widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
+    half_width = sum(width**2 for width in widths) ** 0.5 / count if len(widths) == count else None
+    return Estimate(sum(estimate.mean for estimate in estimates) / count, half_width)
+
+
+def _place(records: Sequence[Record], name: str, shot: int, targets: Sequence[str]) -> Place | None:
+    """Over all seeds, and over all of several targets."""
+    mine = [record for record in records if (record["row"], record["shot"]) == (name, shot)]
+    accuracies: list[Estimate] = []
+    differences: list[Estimate] = []
+    for record in mine:
+        method = _FROZEN if record["adapter"]["kind"] == _FROZEN else name
+        for target in targets:
+            wanted = {"method": method, "target": target, "shot": shot}
+            row = _matching(record["results"]["rows"], wanted)
+            if row is None:
+                return None
+            accuracies.append(Estimate(row["accuracy"], row["ci95"]))
+            if (paired := _matching(record["results"]["paired"], wanted)) is not None:
+                differences.append(Estimate(paired["difference"], paired["ci95"]))
+    if not accuracies:
+        return None
+    return Place(combined(accuracies), combined(differences) if differences else None)
+
+
+def _matching(entries: Sequence[Record], wanted: Record) -> Record | None:
+    return next((entry for entry in entries if wanted.items() <= entry.items()), None)
+
+
+def _rounded(place: Place) -> float:
+    return round(place.accuracy.mean, _PLACES)
+
+
+def _cell(place: Place | None, best: float | None) -> Cell:
+    if place is None:
+        return Cell("")
+    width = place.accuracy.half_width
+    text = f"{place.accuracy.mean:.2f}" + ("" if width is None else f" ±{width:.2f}")
+    return Cell(text, bold=_rounded(place) == best, mark=place.mark)
+
+
+def _title(records: Sequence[Record]) -> str:
+    row = next((row for record in records for row in record["results"]["rows"]), None)
+    if row is None:
+        return "ablation"
+    return f"{row['way']}-way accuracy in %, {row['episodes']:,} episodes of each seed, {row['query']} queries per class"
+
+
+def _caption(records: Sequence[Record], names: Sequence[str], failures: Sequence[tuple[str, str]]) -> str:
+    seeds = sorted({record["seed"] for record in records})
+    parts = []
+    if records:
+        parts.append(
+            f"Mean over {'seed ' if len(seeds) == 1 else 'seeds '}{', '.join(map(str, seeds))}; ± 95 % interval over "
+            "episodes, √(Σ interval²) / n for n seeds, without the spread between trainings; best in bold; ▲ ▼ "
+            "significantly above or below frozen by the mean of the seeds' paired differences, with the interval "
+            "combined in the same way."
+        )
+    parts += _unequal_seeds(records, seeds)
+    parts += _mixed(records)
+    done = {record["row"] for record in records}
+    if missing := [name for name in names if name not in done]:
+        parts.append(f"Not run: {'; '.join(missing)}.")
+    parts += [f"Failed: {run}: {reason.rstrip('.')}." for run, reason in failures]
+    return " ".join(parts)
+
+
+def _unequal_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[str]:
+    """Rows that lack seeds others have: their means are of fewer trainings and other episodes."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for record in records:
+        found.setdefault((record["row"], record["shot"]), []).append(record["seed"])
+    return [
+        f"{row}, {shot}-shot: only {'seed' if len(own) == 1 else 'seeds'} {', '.join(map(str, sorted(own)))}."
+        for (row, shot), own in found.items()
+        if sorted(own) != list(seeds)
+    ]
+
+
+def _mixed(records: Sequence[Record]) -> list[str]:
+    """What must be the same for figures to be compared, and is not."""
+    notes = []
+    shared = {
+        "backbones": {record["backbone"].get("fingerprint") for record in records},
+        "image sizes": {record["backbone"].get("image_size") for record in records},
+        "evaluation episodes": {row["episodes"] for record in records for row in record["results"]["rows"]},
+        "ways": {row["way"] for record in records for row in record["results"]["rows"]},
+        "queries": {row["query"] for record in records for row in record["results"]["rows"]},
+        "numbers of training episodes": {
+            record["settings"]["episodes"] for record in records if "episodes" in record["settings"]
+        },
+    }
+    for what, values in shared.items():
+        if len(values) > 1:
+            notes.append(f"Beware: rows with different {what} ({', '.join(sorted(map(str, values)))}).")
+    flags = dict.fromkeys(flag for record in records for flag in record["results"]["flags"])
+    return [*notes, *(f"{flag.rstrip('.')}." for flag in flags)]

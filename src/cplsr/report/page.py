@@ -1,0 +1,98 @@
+"""The page: all sections, a table of contents, and a style of its own; one file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+from cplsr.files import new_file
+from cplsr.report.ablation_section import ablation_section
+from cplsr.report.accuracy_section import accuracy_section, differences_section
+from cplsr.report.analysis_section import analysis_sections
+from cplsr.report.classes_section import calibration_section, classes_section
+from cplsr.report.markup import element, text
+from cplsr.report.material import Material
+from cplsr.report.sections import Section
+from cplsr.report.settings_section import data_section, settings_section
+from cplsr.report.sources import gather
+from cplsr.report.summary import summary_section
+from cplsr.report.training_section import training_section
+from cplsr.version import __version__
+
+TITLE = "Few-shot report"
+
+
+def write_report(
+    sources: Iterable[Path | str], out: Path | str, *, title: str = TITLE, command: str | None = None
+) -> list[str]:
+    """Make one self-contained page of runs, results, analyses and ablations; gives the titles of its sections.
+
+    sources: files and folders, recognized by what is in them.
+    command: what to show as the command that made the page.
+
+    The same sources give the same page, byte for byte.
+    """
+    material = gather(sources)
+    sections = page_sections(material, command)
+    with new_file(out) as stream:
+        stream.write(page(sections, title))
+    return [section.title for section in sections]
+
+
+def page_sections(material: Material, command: str | None = None) -> list[Section]:
+    """The sections there is something to say in."""
+    sections = [
+        summary_section(material),
+        accuracy_section(material.evaluations),
+        differences_section(material.evaluations),
+        ablation_section(material.ablations),
+        classes_section(material.evaluations),
+        calibration_section(material.evaluations),
+        training_section(material.trainings),
+        *analysis_sections(material.analyses),
+        data_section(material),
+        settings_section(material, command),
+    ]
+    return [section for section in sections if section.body]
+
+
+def page(sections: list[Section], title: str) -> str:
+    """The whole document."""
+    links = [element("li", element("a", text(section.title), href=f"#{section.key}")) for section in sections]
+    contents = element("nav", element("ol", *links), aria_label="Contents")
+    header = element("header", element("p", "cplsr report", class_="kicker"), element("h1", text(title)))
+    footer = element("footer", text(f"Made by cplsr {__version__}. Accuracies in percent, differences in percentage points."))
+    main = element("main", *(section.to_html() for section in sections))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        # An icon of its own keeps browsers from asking a server for one.
+        '<link rel="icon" href="data:,">',
+        element("title", text(title)),
+        element("style", _resource("page.css")),
+    )
+    body = element("body", TEXTURES, header, element("div", contents, main, class_="columns"), footer, _script())
+    document = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return document.encode("utf-8", "replace").decode("utf-8")
+
+
+TEXTURES = (
+    '<svg width="0" height="0" class="textures" aria-hidden="true"><defs>'
+    + "".join(
+        f'<pattern id="texture{number}" width="6" height="6" patternUnits="userSpaceOnUse" class="s{number}">'
+        f'<rect width="6" height="6" class="ground"/><path d="{path}" class="ink"/></pattern>'
+        for number, path in ((2, "M0 6L6 0M-1 1L1 -1M5 7L7 5"), (3, "M3 0V6"), (4, "M0 0L6 6M-1 5L1 7M5 -1L7 1"), (5, "M0 3H6"), (6, "M0 3H6M3 0V6"), (7, "M3 3h.1"))
+    )
+    + "</defs></svg>"
+)
+
+
+def _script() -> str:
+    return element("script", _resource("page.js"))
+
+
+def _resource(name: str) -> str:
+    return (files("cplsr.report") / name).read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Images as points in two dimensions, every class with a color and a shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cplsr.report.figures import picture, style, swatches
+from cplsr.report.markup import element, text
+from cplsr.report.scales import scale_of
+
+SIDE = 320.0
+SHAPES = (
+    "M{x} {y}m-2.4 0a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0",  # disc
+    "M{x} {y}m-2.2-2.2h4.4v4.4h-4.4z",  # square
+    "M{x} {y}m0-3l3 5.2h-6z",  # triangle
+    "M{x} {y}m0-3.2l3.2 3.2l-3.2 3.2l-3.2-3.2z",  # diamond
+    "M{x} {y}m-3-1h2v-2h2v2h2v2h-2v2h-2v-2h-2z",  # plus
+)
+"""As many shapes as have no divisor in common with the number of colors: 40 classes before a look is used again."""
+
+
+def scatter_chart(
+    x: Sequence[float], y: Sequence[float], labels: Sequence[int], classes: Sequence[str], *, title: str, description: str
+) -> str:
+    """All points of a class are one path: thousands of them stay small."""
+    horizontal, vertical = scale_of(x, 6.0, SIDE - 6), scale_of(y, SIDE - 6, 6.0)
+    parts = [element("rect", x=1, y=1, width=SIDE - 2, height=SIDE - 2, class_="frame")]
+    for label, name in enumerate(classes):
+        places = [
+            (horizontal(px), vertical(py))
+            for px, py, own in zip(x, y, labels, strict=True)
+            if own == label and math.isfinite(px) and math.isfinite(py)
+        ]
+        if places:
+            path = "".join(SHAPES[label % len(SHAPES)].format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)
+            hint = element("title", text(f"{name}: {len(places)}"))
+            parts.append(element("path", hint, d=path, class_=f"dot {style(label)}"))
+    return picture(SIDE, SIDE, title, description, *parts)
+
+
+def scatter_legend(classes: Sequence[str]) -> str:
+    """Which look is which class."""
+    return swatches(
+        [
+            (element("path", d=SHAPES[label % len(SHAPES)].format(x=11, y=6), class_=f"dot {style(label)}"), name)
+            for label, name in enumerate(classes)
+        ]
+    )

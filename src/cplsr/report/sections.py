@@ -1,0 +1,56 @@
+"""A page is a row of sections; those with nothing to say are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cplsr.report.markup import element, text
+from cplsr.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, the word its address ends in, and what stands below it."""
+
+    key: str
+    title: str
+    body: str
+
+    def to_html(self) -> str:
+        """The section as an element of the page."""
+        return element("section", element("h2", text(self.title)), self.body, id=self.key)
+
+
+def part(name: str, body: str, *, of: int) -> str:
+    """What belongs to one input; its name stands above it only where there are several."""
+    if not body:
+        return ""
+    return element("div", element("h3", text(name)) if of > 1 else "", body, class_="part")
+
+
+def paragraph(content: str, class_: str | None = None) -> str:
+    """One paragraph of plain text."""
+    return element("p", text(content), class_=class_)
+
+
+def table_with_sources(table: Table) -> str:
+    """A table, and folded below it the same one to copy into a paper or a spreadsheet."""
+    kinds = (("Markdown", table.to_markdown()), ("LaTeX", table.to_latex()), ("CSV", table.to_csv()))
+    blocks = "".join(element("h4", text(name)) + element("pre", text(content)) for name, content in kinds)
+    folded = element("details", element("summary", "Copy as Markdown, LaTeX or CSV"), blocks, class_="copy")
+    return table.to_html() + folded
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one under the other."""
+    items = [element("div", element("dt", text(name)), element("dd", text(value))) for name, value in rows if value]
+    return element("dl", *items, class_="facts")
+
+
+def callout(title: str, notes: Sequence[str], class_: str) -> str:
+    """Remarks that must not be overlooked."""
+    if not notes:
+        return ""
+    items = element("ul", *(element("li", text(note)) for note in notes))
+    return element("aside", element("strong", text(title)), items, class_=f"callout {class_}", role="note")

@@ -1,0 +1,134 @@
+"""Data and settings: what the figures depend on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cplsr.report.markup import element, number, plural, text
+from cplsr.report.material import Evaluation, Material, Training
+from cplsr.report.sections import Section, facts, paragraph, table_with_sources
+from cplsr.report.summary import duration
+from cplsr.report.tables import Cell, Table
+
+
+def data_section(material: Material) -> Section:
+    """How many images of how many classes, and what was left out."""
+    rows = [row for entry in material.evaluations for row in _target_rows(entry)]
+    rows += [row for entry in material.trainings for row in _base_rows(entry)]
+    if not rows:
+        return Section("data", "Data", "")
+    columns = ("domain", "role", "images", "classes", "images per class", "left out", "fingerprint")
+    table = Table(title="", columns=columns, rows=tuple(dict.fromkeys(rows)), left=2)
+    return Section("data", "Data", table_with_sources(table))
+
+
+def settings_section(material: Material, command: str | None) -> Section:
+    """Backbones, adapters, options, versions, and the files this page was made from."""
+    parts = []
+    for evaluation in material.evaluations:
+        results = evaluation.results
+        parts.append(_block(f"Evaluation: {evaluation.name}", _evaluation_facts(results.settings), results.settings, results.versions))
+    for training in material.trainings:
+        about = training.about
+        parts.append(_block(f"Training: {training.name}", _training_facts(training), about, about["versions"]))
+    for analysis in material.analyses:
+        rest = {key: analysis.about.get(key) for key in ("backbone", "adapter", "settings")}
+        told = [("backbone", _backbone(rest["backbone"])), ("adapter", _words(rest["adapter"]))]
+        parts.append(_block(f"Analysis: {analysis.name}", told, rest, analysis.about["versions"]))
+    for ablation in material.ablations:
+        commands = [(f"{run['row']}, {run['shot']}-shot, seed {run['seed']}", str(run.get("command", ""))) for run in ablation.runs]
+        parts.append(element("h3", text(f"Ablation: {ablation.name}")) + facts(commands))
+    files = element("ul", *(element("li", element("code", text(name)), text(f" sha256 {digest}…")) for name, digest in material.files))
+    made = paragraph("Made from") + files
+    if command:
+        made += paragraph("by") + element("pre", text(command))
+    return Section("settings", "Settings", "".join(parts) + element("h3", "This page") + made)
+
+
+def _block(title: str, told: list[tuple[str, str]], everything: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
+    whole = json.dumps(everything, indent=2, ensure_ascii=False, default=str)
+    folded = element("details", element("summary", "All settings"), element("pre", text(whole)), class_="copy")
+    numbers = [("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))]
+    return element("h3", text(title)) + facts([*told, *numbers]) + folded
+
+
+def _evaluation_facts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    adapters = settings.get("adapters") or []
+    return [
+        ("backbone", _backbone(settings.get("backbone"))),
+        *((f"adapter {entry.get('name', '')}", _adapter(entry)) for entry in adapters if isinstance(entry, Mapping)),
+        ("episodes", _words({key: settings.get(key) for key in ("way", "shots", "query", "episodes", "seed")})),
+        ("classifier", _words({key: settings.get(key) for key in ("prototype", "temperature")})),
+        ("interval", str(settings.get("interval", ""))),
+        ("command", str(settings.get("command") or "")),
+    ]
+
+
+def _training_facts(training: Training) -> list[tuple[str, str]]:
+    about, settings = training.about, training.about["settings"]
+    names = ("way", "shot", "query", "episodes", "lr", "seed", "sst", "pe", "select", "statistics", "shrinkage")
+    seconds = about.get("seconds")
+    return [
+        ("backbone", _backbone(about["backbone"])),
+        ("adapter", _adapter(about["adapter"])),
+        ("settings", _words({name: settings.get(name) for name in names})),
+        ("time", duration(seconds) if isinstance(seconds, int | float) else ""),
+        ("machine", _words({name: about.get(name) for name in ("processes", "threads")})),
+        ("commit", str(about.get("git_commit") or "")),
+        ("command", str(about.get("command") or "")),
+    ]
+
+
+def _backbone(backbone: Any) -> str:
+    if not isinstance(backbone, Mapping):
+        return ""
+    shape = {name: backbone.get(name) for name in ("layers", "heads", "dim", "patch_size", "image_size", "precision")}
+    return f"{backbone.get('source', 'unknown')} ({_words(shape)}; {str(backbone.get('fingerprint', ''))[:12]})"
+
+
+def _adapter(entry: Mapping[str, Any]) -> str:
+    options = entry.get("options")
+    told = [str(entry.get("kind", "")), f"({_words(options)})" if isinstance(options, Mapping) and options else ""]
+    if entry.get("train_shot") is not None:
+        told.append(f"trained for {plural(int(entry['train_shot']), 'shot')}")
+    if entry.get("fingerprint"):
+        told.append(str(entry["fingerprint"])[:12])
+    return " ".join(part for part in told if part)
+
+
+def _words(values: Any) -> str:
+    if not isinstance(values, Mapping):
+        return ""
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in values.items() if value is not None)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " and ".join(str(entry) for entry in value)
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
+    rows = []
+    for name, about in evaluation.results.data.items():
+        counts = list(about["classes"].values()) if isinstance(about.get("classes"), Mapping) else []
+        spread = f"{min(counts):,} – {max(counts):,}" if counts and min(counts) < max(counts) else f"{counts[0]:,}" if counts else ""
+        left = len(about.get("unreadable") or ()) + len(about.get("skipped") or ())
+        texts = (name, "target", number(about.get("images"), 0), str(len(counts)), spread, str(left), str(about.get("fingerprint", ""))[:12])
+        rows.append(tuple(Cell(content) for content in texts))
+    return rows
+
+
+def _base_rows(training: Training) -> list[tuple[Cell, ...]]:
+    rows = []
+    for role, about in training.about["data"].items():
+        if not isinstance(about, Mapping):
+            continue
+        role = {"val": "validation"}.get(role, role)
+        texts = (str(about.get("name", "")), role, number(about.get("images"), 0), str(about.get("classes", "")), "", "", str(about.get("fingerprint", ""))[:12])
+        rows.append(tuple(Cell(content) for content in texts))
+    return rows

@@ -1,0 +1,153 @@
+"""A table once, written as Markdown, LaTeX, CSV, HTML or for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+Mark = Literal["", "better", "worse"]
+
+_ARROWS: dict[Mark, str] = {"": "", "better": "▲", "worse": "▼"}
+_LATEX_ARROWS: dict[Mark, str] = {"": "", "better": r"$\blacktriangle$", "worse": r"$\blacktriangledown$"}
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "×": r"$\times$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place: its text, whether it is the best of its column, and a significant change."""
+
+    text: str
+    bold: bool = False
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; the first `left` columns are words, the others figures."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    left: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a row that has not one cell per column."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns: give one each")
+
+    def to_markdown(self) -> str:
+        """A pipe table; the title above it, the caption below."""
+        lines = [
+            _pipes(name.replace("\n", " ") for name in self.columns),
+            _pipes("---" if number < self.left else "---:" for number in range(len(self.columns))),
+            *(_pipes(_markdown(cell) for cell in row) for row in self.rows),
+        ]
+        parts = [f"**{self.title}**" if self.title else "", "\n".join(lines), self.caption]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def to_latex(self) -> str:
+        """A `tabular` between the rules of the package booktabs."""
+        kinds = "l" * self.left + "r" * (len(self.columns) - self.left)
+        heads = [_latex_text(name.replace("\n", " ")) for name in self.columns]
+        lines = [
+            rf"% {self.title}",
+            rf"\begin{{tabular}}{{{kinds}}}",
+            r"\toprule",
+            _latex_row(heads),
+            r"\midrule",
+            *(_latex_row([_latex(cell) for cell in row]) for row in self.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def to_csv(self) -> str:
+        """Plain texts, without marks: for a spreadsheet."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([name.replace("\n", " ") for name in self.columns])
+        writer.writerows([cell.text for cell in row] for row in self.rows)
+        return stream.getvalue()
+
+    def to_html(self) -> str:
+        """A `table` element; the look is left to the page."""
+        heads = "".join(
+            f"<th{_figure(number, self.left)}>{_lines(name)}</th>" for number, name in enumerate(self.columns)
+        )
+        body = "".join(
+            f"<tr>{''.join(_html(cell, number, self.left) for number, cell in enumerate(row))}</tr>"
+            for row in self.rows
+        )
+        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
+        return f'<div class="table"><table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{note}'
+
+    def to_rich(self) -> RichTable:
+        """For the terminal."""
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=self.title or None, caption=self.caption or None)
+        for number, name in enumerate(self.columns):
+            table.add_column(escape(name), justify="left" if number < self.left else "right")
+        for row in self.rows:
+            table.add_row(*(_rich(cell, escape(cell.text)) for cell in row))
+        return table
+
+
+def _pipes(texts: object) -> str:
+    return "| " + " | ".join(texts) + " |"  # type: ignore[arg-type]
+
+
+def _markdown(cell: Cell) -> str:
+    text = cell.text.replace("|", r"\|").replace("\n", " ")
+    text = f"**{text}**" if cell.bold and text else text
+    return f"{text} {_ARROWS[cell.mark]}".rstrip()
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _latex(cell: Cell) -> str:
+    text = _latex_text(cell.text.replace("\n", " "))
+    text = rf"\textbf{{{text}}}" if cell.bold and text else text
+    return f"{text} {_LATEX_ARROWS[cell.mark]}".rstrip()
+
+
+def _latex_row(texts: list[str]) -> str:
+    return " & ".join(texts) + r" \\"
+
+
+def _figure(number: int, left: int) -> str:
+    return "" if number < left else ' class="figure"'
+
+
+def _lines(text: str) -> str:
+    return html.escape(text).replace("\n", "<br>")
+
+
+def _html(cell: Cell, number: int, left: int) -> str:
+    text = f"<b>{_lines(cell.text)}</b>" if cell.bold else _lines(cell.text)
+    if cell.mark:
+        text += f' <span class="{cell.mark}" title="significantly {cell.mark}">{_ARROWS[cell.mark]}</span>'
+    return f"<td{_figure(number, left)}>{text}</td>"
+
+
+def _rich(cell: Cell, text: str) -> str:
+    text = f"[bold]{text}[/bold]" if cell.bold else text
+    if cell.mark:
+        color = "green" if cell.mark == "better" else "red"
+        text += f" [{color}]{_ARROWS[cell.mark]}[/{color}]"
+    return text

@@ -1,0 +1,87 @@
+"""What a training episode is made to minimize; CPLSR's own, and the place where other methods put theirs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor, nn
+
+from cplsr.reservation.pseudo_episodes import PseudoEpisode
+from cplsr.training.joint_episode import joint_loss
+
+Embed = Callable[..., Tensor]
+"""The backbone, or what `torch.compile` made of it: `embed(images)` or `embed(images, between)`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingEpisode:
+    """One N-way episode of base images.
+
+    pixels: class by class, the `shot` support images before the query images.
+    classes: the base classes, each turn of a class a class of its own.
+    generator: the episode's own random stream; a resumed run draws the same numbers from it.
+    pseudo: the pseudo-episode it is joined with, if any.
+    """
+
+    pixels: UInt8[Tensor, "way shot_and_query 3 size size"]
+    shot: int
+    classes: Int64[Tensor, "way"]
+    generator: torch.Generator
+    pseudo: PseudoEpisode | None = None
+
+    @property
+    def images(self) -> UInt8[Tensor, "images 3 size size"]:
+        """All images in one batch."""
+        return self.pixels.flatten(0, 1)
+
+    def grouped(self, embeddings: Float[Tensor, "images dim"]) -> Float[Tensor, "way shot_and_query dim"]:
+        """Rows of a batch as they stand in the episode."""
+        return embeddings.unflatten(0, self.pixels.shape[:2])
+
+
+class Objective(nn.Module, ABC):
+    """The loss of a training episode. Parameters of its own, if any, are trained beside the adapter's.
+
+    partner: whether it wants a second episode of other images beside each.
+    """
+
+    name: ClassVar[str]
+    partner: ClassVar[bool] = False
+    options: dict[str, Any]
+
+    def prepare(self, dim: int, classes: int) -> None:
+        """Make the parameters that depend on the width of the embeddings and on the number of (turned) base classes."""
+
+    @abstractmethod
+    def loss(
+        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Loss, and the accuracy of the queries."""
+
+
+class JointObjective(Objective):
+    """CPLSR: cross-entropy over the episode's prototypes joined with those of a pseudo-episode."""
+
+    name = "cplsr"
+
+    def __init__(self, *, temperature: float, prototype: str) -> None:
+        super().__init__()
+        self.temperature, self.prototype = temperature, prototype
+        self.options = {}
+
+    def loss(
+        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """`joint_loss` of the embedded images."""
+        return joint_loss(
+            episode.grouped(embed(episode.images)),
+            episode.shot,
+            episode.pseudo,
+            temperature=self.temperature,
+            prototype=self.prototype,
+        )
