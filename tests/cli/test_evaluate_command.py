@@ -1,20 +1,22 @@
 """`cplsr evaluate`, as it is called."""
 
+import io
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import torch
+from oracles.random_vit import tiny_vit
 from PIL import Image
-from transformers import ViTConfig, ViTModel
+from rich.console import Console
 
 from cplsr.adapters.attach import attach
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
-from cplsr.cli.evaluate import default_adapter_name, main, split_name
+from cplsr.cli.evaluate import default_adapter_name, main, show_tables, split_name
 from cplsr.errors import InputError
+from cplsr.evaluation.results import Results, Row
 
 
 @pytest.fixture(autouse=True)
@@ -25,17 +27,7 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def model(tmp_path):
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=16,
-        patch_size=8,
-        initializer_range=0.3,
-    )
-    ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "model")
+    tiny_vit().save_pretrained(tmp_path / "model")
     return str(tmp_path / "model")
 
 
@@ -84,7 +76,7 @@ def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, cap
 def test_the_second_run_embeds_nothing_and_says_the_same(tmp_path, model, images, monkeypatch):
     first, second = tmp_path / "1.json", tmp_path / "2.json"
     main([*common(model), "--target", str(images), "--shots", "1", "--out", str(first)])
-    monkeypatch.setattr("cplsr.evaluation.embed.decode", None)
+    monkeypatch.setattr("cplsr.evaluation.embed_many.decode", None)
 
     main([*common(model), "--target", str(images), "--shots", "1", "--out", str(second)])
 
@@ -141,7 +133,8 @@ def test_names_and_sources(tmp_path, monkeypatch):
 
 def test_importing_the_command_loads_nothing_heavy():
     code = (
-        "import sys, cplsr.cli.evaluate, cplsr.cli.cache; print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
+        "import sys, cplsr.cli.evaluate, cplsr.cli.cache, cplsr.cli.published\n"
+        "print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
     )
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -160,3 +153,65 @@ def test_no_figure_is_cut_short_on_a_narrow_screen(model, images, monkeypatch, c
     assert "…" not in shown
     assert "target d" in shown
     assert ("2-shot" in shown) == (columns == "200")
+
+
+def test_other_classifiers_answer_the_same_episodes(tmp_path, model, images, capsys):
+    out = tmp_path / "results.json"
+
+    main([*common(model), "--target", f"[odd]={images}", "--shots", "1", "2", "--also", "logistic", "knn",
+          "--out", str(out)])  # fmt: skip
+
+    results = json.loads(out.read_text(encoding="utf-8"))
+    assert [row["method"] for row in results["paired"]] == ["frozen+logistic", "frozen+knn"] * 2
+    knn = {row["shot"]: row["accuracy"] for row in results["rows"] if row["method"] == "frozen+knn"}
+    frozen = {row["shot"]: row["accuracy"] for row in results["rows"] if row["method"] == "frozen"}
+    assert knn[1] == frozen[1]  # the nearest image is the nearest prototype
+    printed = capsys.readouterr().out
+    lines = {line.partition(":")[0]: line for line in printed.splitlines() if "lowest recall (shot 2): [odd] " in line}
+    assert set(lines) == {"frozen", "frozen+logistic", "frozen+knn"}
+    mean = sum(row["ece"] for row in results["calibration"] if row["method"] == "frozen") / 2
+    assert f"mean ECE {mean:.3f}" in lines["frozen"]
+    assert "ECE" not in lines["frozen+knn"]
+    counted = next(row for row in results["confusion"] if (row["method"], row["shot"]) == ("frozen", 2))
+    hardest = counted["classes"][counted["recall"].index(min(counted["recall"]))]
+    assert f"[odd] {hardest} {min(counted['recall']):.0%}" in lines["frozen"]
+
+
+def vit_s_results(backbone=(("layers", 12), ("dim", 384), ("heads", 6), ("patch_size", 16)), images=27_000, way=5):
+    rows = [
+        Row(method, target, shot, way, 15, 100, 0, None, accuracy, 0.5)
+        for method, accuracy in (("frozen", 70.0), ("CP", 71.0))
+        for target in ("my images", "other")
+        for shot in (1, 5, 20)
+    ]
+    data = {
+        "my images": {"name": "EuroSAT", "images": images, "classes": {f"class {n}": images // 10 for n in range(10)}}
+    }
+    settings = {"backbone": {**dict(backbone), "image_size": 224}}
+    return Results(rows=tuple(rows), settings=settings, data=data)
+
+
+def shown(results, width):
+    console = Console(width=width, file=io.StringIO())
+    show_tables(results, console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_papers_figures_stand_beside_ours(width):
+    text = shown(vit_s_results(), width)
+
+    for word in ("paper: DINO", "paper: CPLSR", "73.51 ±0.27", "89.76 ±0.14", "74.57 ±0.27", "90.59 ±0.13"):
+        assert word in text
+    assert "note:" not in text
+    assert text.count("±") == 1 + 12 + 4  # caption, ours, the paper's: none for 20-shot or another target
+
+
+def test_what_is_not_comparable_is_said():
+    assert "note: my images: the data is a sample (1,500 of 27,000 images): not comparable" in shown(
+        vit_s_results(images=1500), 200
+    )
+    other = shown(vit_s_results(backbone=(("layers", 12), ("dim", 192), ("heads", 3), ("patch_size", 16))), 200)
+    assert "another backbone (12 layers, 192 wide, 3 heads, patch 16; the paper's is ViT-S/16)" in other
+    assert "paper: " not in other
+    assert "paper: " not in shown(vit_s_results(way=3), 200)

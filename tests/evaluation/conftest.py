@@ -1,13 +1,11 @@
 """A backbone and a domain small enough to count calls on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import torch
+from oracles.random_vit import tiny_vit
 from PIL import Image
-from torch import nn
-from transformers import ViTConfig, ViTModel
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain, UnreadableImageError
@@ -24,6 +22,18 @@ class PlainReader:
         if index in self.bad:
             raise UnreadableImageError("broken on purpose")
         return Image.new("RGB", (20, 20), tuple(int(value) for value in self.colors[index]))
+
+
+@dataclass(frozen=True)
+class CountingReader:
+    """Another reader that notes which images were read."""
+
+    reader: PlainReader
+    read: list
+
+    def __call__(self, index):
+        self.read.append(index)
+        return self.reader(index)
 
 
 def make_domain(images=60, classes=6, bad=(), name="plain", groups=None, seed=0):
@@ -49,18 +59,18 @@ class CountingBackbone(Backbone):
 
 @pytest.fixture
 def backbone():
-    config = ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=16,
-        patch_size=8,
-        initializer_range=0.3,
-    )
-    torch.manual_seed(0)
-    model: nn.Module = ViTModel(config, add_pooling_layer=False)
-    return CountingBackbone(model, source="tiny", mean=(0.5,) * 3, std=(0.5,) * 3)
+    return CountingBackbone(tiny_vit(), source="tiny", mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+@pytest.fixture
+def counted():
+    """A domain and the list of the images that were read from it, in this process."""
+
+    def count(domain):
+        reader = CountingReader(domain.reader, [])
+        return replace(domain, reader=reader), reader.read
+
+    return count
 
 
 @pytest.fixture

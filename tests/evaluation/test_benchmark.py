@@ -105,6 +105,57 @@ def test_predictions_take_the_first_of_equals():
     assert part.correct().ravel().tolist() == [True, True, False]
 
 
+@settings(deadline=None, max_examples=50)
+@given(way=st.integers(1, 5), query=st.integers(1, 4), count=st.integers(1, 6), seed=st.integers(0, 100))
+def test_correct_is_the_prediction_of_the_true_class_with_ties_everywhere(way, query, count, seed):
+    few_values = np.random.default_rng(seed).integers(0, 3, (count, way, way, query)).astype(np.float32)
+
+    part = EpisodeLogits(0, few_values)
+
+    np.testing.assert_array_equal(part.predictions(), few_values.argmax(axis=1))
+    np.testing.assert_array_equal(part.correct(), few_values.argmax(axis=1) == np.arange(way)[:, None])
+
+
+@pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
+def test_equal_embeddings_are_answered_with_the_first_class(kind):
+    episodes = EpisodeSampler(np.arange(60) % 6, way=4, shot=2, query=3).draw(20)
+
+    for vectors in (np.zeros((60, 4), dtype=np.float32), np.ones((60, 4), dtype=np.float32)):
+        np.testing.assert_array_equal(episode_accuracies(vectors, episodes, prototype=kind), 1 / 4)
+
+
+@settings(deadline=None, max_examples=15)
+@given(shot=st.integers(1, 3), seed=st.integers(0, 100))
+def test_the_length_of_embeddings_matters_only_inside_a_mean(shot, seed):
+    vectors, labels = clustered(60, 8, 6, seed)
+    episodes = EpisodeSampler(labels, shot=shot, query=3, seed=seed).draw(30)
+    powers = 2.0 ** np.random.default_rng(seed).integers(-8, 9, (60, 1))  # exact factors, so that nothing is rounded
+    stretched = (vectors * powers).astype(np.float32)
+
+    kind = "mean" if shot == 1 else "mean_of_normalized"
+
+    np.testing.assert_array_equal(
+        episode_accuracies(stretched, episodes, prototype=kind), episode_accuracies(vectors, episodes, prototype=kind)
+    )
+
+
+def test_accuracies_are_those_of_the_logits():
+    vectors, labels = clustered(400, 16, 10, seed=3)
+    episodes = EpisodeSampler(labels, shot=2, query=4).draw(600)
+
+    right = np.concatenate([part.correct() for part in episode_logits(vectors, episodes)])
+
+    np.testing.assert_array_equal(episode_accuracies(vectors, episodes), right.mean(axis=(1, 2)))
+
+
+def test_no_episodes_give_no_accuracies():
+    vectors, labels = clustered(60, 4, 6, seed=0)
+    episodes = EpisodeSampler(labels, query=3).draw(5)[:0]
+
+    assert episode_accuracies(vectors, episodes).shape == (0,)
+    assert list(episode_logits(vectors, episodes)) == []
+
+
 def test_zero_embeddings_give_zero_logits():
     vectors, labels = clustered(60, 4, 6, seed=0)
     vectors[::2] = 0
@@ -138,6 +189,18 @@ def test_memory_does_not_grow_with_the_number_of_episodes():
         return highest
 
     assert peak(3000) < peak(500) + 200_000  # the accuracies themselves are 8 bytes an episode
+
+
+def test_no_second_copy_of_the_embeddings_is_made():
+    vectors, labels = clustered(20_000, 64, 10, seed=0)
+    episodes = EpisodeSampler(labels, shot=5).draw(10)
+
+    tracemalloc.start()
+    episode_accuracies(vectors, episodes, prototype="mean_of_normalized", threads=1)
+    highest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert highest < vectors.nbytes / 2
 
 
 def test_episodes_of_other_embeddings_are_refused():

@@ -11,6 +11,7 @@ from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
 from cplsr.evaluation.evaluate import EpisodeSettings, Method, evaluate, evaluate_embeddings
+from cplsr.evaluation.shallow import knn_votes, logistic_logits
 
 SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
 
@@ -134,12 +135,69 @@ def test_all_methods_see_only_images_that_all_have(backbone, plain_domain):
     whole = embed_domain(backbone, plain_domain(), workers=0)
     part = whole.only(np.arange(1, 60))
 
-    rows, paired, _ = evaluate_embeddings(
-        [Method("frozen", whole), Method("other", part)], target="one", settings=SETTINGS
+    found = evaluate_embeddings([Method("frozen", whole), Method("other", part)], target="one", settings=SETTINGS)
+
+    assert [row.accuracy for row in found.rows[::2]] == [row.accuracy for row in found.rows[1::2]]
+    assert all(pair.difference == 0 and pair.wins == 0 for pair in found.paired)
+    assert [row.method for row in found.rows] == ["frozen", "other"] * 2
+
+
+def test_an_image_is_decoded_once_for_all_models(backbone, plain_domain, counted, stored):
+    domain, read = counted(plain_domain())
+    adapters = [("a", stored("a")), ("b", stored("bb"))]
+
+    evaluate(backbone, {"one": domain}, adapters=adapters, settings=SETTINGS, workers=0)
+
+    assert sorted(read) == list(range(60))
+    assert backbone.seen == 180
+
+
+def test_shallow_classifiers_stand_on_the_frozen_embeddings(backbone, plain_domain, stored):
+    domain = plain_domain()
+
+    results = evaluate(
+        backbone,
+        {"one": domain},
+        adapters=[("CP", stored("cp"))],
+        also=("knn", "logistic"),
+        settings=SETTINGS,
+        workers=0,
     )
 
-    assert [row.accuracy for row in rows[::2]] == [row.accuracy for row in rows[1::2]]
-    assert all(pair.difference == 0 and pair.wins == 0 for pair in paired)
+    assert results.methods == ("frozen", "frozen+knn", "frozen+logistic", "CP")
+    vectors = embed_domain(backbone, domain, workers=0).vectors
+    episodes = EpisodeSampler(domain.labels, way=4, shot=3, query=5, seed=3).draw(40)
+    for name, scores in (("frozen+knn", knn_votes), ("frozen+logistic", logistic_logits)):
+        right = np.concatenate([part.correct() for part in scores(vectors, episodes)]).mean()
+        assert results.row(name, "one", 3).accuracy == pytest.approx(100 * right)
+        assert results.paired_row(name, "one", 3).against == "frozen"
+    with pytest.raises(InputError, match=r"'frozen\+knn' is taken"):
+        evaluate(backbone, {"one": domain}, adapters=[("frozen+knn", stored("x"))], also=("knn",), settings=SETTINGS)
+    with pytest.raises(InputError, match="'svm' is not known: give logistic or knn"):
+        evaluate(backbone, {"one": domain}, also=("svm",), settings=SETTINGS)
+
+
+@pytest.mark.filterwarnings("ignore:left out 1 of the classes")
+def test_confusion_and_calibration_belong_to_the_accuracies(backbone, plain_domain):
+    domain = plain_domain(images=34, classes=6)  # four classes of 6 images, two of 5
+    domain = domain.select([*np.flatnonzero(domain.labels != 2).tolist(), 2, 8])  # and one of 2
+    settings = EpisodeSettings(shots=(1,), way=4, query=4, episodes=50)
+
+    results = evaluate(backbone, {"one": domain}, also=("logistic", "knn"), settings=settings, workers=0)
+
+    for row in results.confusion:
+        counts = np.array(row.counts)
+        assert row.classes == tuple(f"color {c}" for c in (0, 1, 3, 4, 5))  # the one left out is not among them
+        assert counts.sum() == 50 * 4 * 4
+        assert 100 * np.trace(counts) / counts.sum() == pytest.approx(results.row(row.method, "one", 1).accuracy)
+        np.testing.assert_allclose(row.recall, np.diag(counts) / counts.sum(axis=1))
+    assert [row.method for row in results.confusion] == ["frozen", "frozen+logistic", "frozen+knn"]
+    for row in results.calibration:
+        assert sum(part.share for part in row.bins) == pytest.approx(1)
+        right = sum(part.share * part.accuracy for part in row.bins)
+        assert 100 * right == pytest.approx(results.row(row.method, "one", 1).accuracy)
+        assert row.ece == pytest.approx(sum(part.share * abs(part.accuracy - part.confidence) for part in row.bins))
+    assert [(row.method, row.temperature) for row in results.calibration] == [("frozen", 20), ("frozen+logistic", 1)]
 
 
 def test_an_adapter_trained_otherwise_is_flagged(backbone, plain_domain, stored):

@@ -1,9 +1,18 @@
+import dataclasses
 import json
 
 import pytest
 
 from cplsr.errors import InputError
-from cplsr.evaluation.results import PairedRow, Results, Row, read_results
+from cplsr.evaluation.results import (
+    CalibrationBin,
+    CalibrationRow,
+    ConfusionRow,
+    PairedRow,
+    Results,
+    Row,
+    read_results,
+)
 
 
 def row(method, target, shot, accuracy):
@@ -22,6 +31,8 @@ def results():
             row("cp", "B", 5, 71.0),
         ),
         paired=(PairedRow("cp", "frozen", "A", 5, 4.0, 0.3, 0.8), PairedRow("cp", "frozen", "B", 5, 1.0, 1.2, 0.6)),
+        confusion=(ConfusionRow("cp", "A", 5, ("x", "y"), ((3, 1), (2, 2)), (0.75, 0.5)),),
+        calibration=(CalibrationRow("cp", "A", 5, 20.0, 0.1, (CalibrationBin(0.9, 0.8, 1.0),)),),
         settings={"seed": 0},
         versions={"cplsr": "0"},
         data={"A": {"images": 3}},
@@ -44,6 +55,8 @@ def test_rows_are_found(results):
     assert results.row("cp", "B", 1) is None
     assert results.paired_row("cp", "A", 5).difference == 4.0
     assert results.paired_row("frozen", "A", 5) is None
+    assert results.confusion_row("cp", "A", 5).hardest == ("y", 0.5)
+    assert results.confusion_row("cp", "B", 5) is None
     assert [pair.significant for pair in results.paired] == [True, False]
 
 
@@ -53,17 +66,35 @@ def test_the_file_has_the_documented_keys(tmp_path, results):
 
     content = json.loads(path.read_text(encoding="utf-8"))
 
-    assert set(content) == {"rows", "paired", "averages", "settings", "versions", "data", "flags"}
+    assert set(content) == {
+        "rows", "paired", "averages", "confusion", "calibration", "settings", "versions", "data", "flags",
+    }  # fmt: skip
     assert list(content["rows"][0]) == [
         "method", "target", "shot", "way", "query", "episodes", "seed", "train_shot", "accuracy", "ci95",
     ]  # fmt: skip
     assert list(content["paired"][0]) == ["method", "against", "target", "shot", "difference", "ci95", "wins"]
+    assert content["confusion"] == [
+        {"method": "cp", "target": "A", "shot": 5, "classes": ["x", "y"], "counts": [[3, 1], [2, 2]],
+         "recall": [0.75, 0.5]}
+    ]  # fmt: skip
+    assert content["calibration"] == [
+        {"method": "cp", "target": "A", "shot": 5, "temperature": 20.0, "ece": 0.1,
+         "bins": [{"confidence": 0.9, "accuracy": 0.8, "share": 1.0}]}
+    ]  # fmt: skip
 
 
 def test_written_and_read_is_the_same(tmp_path, results):
     results.write(tmp_path / "results.json")
 
     assert read_results(tmp_path / "results.json") == results
+
+
+def test_files_of_earlier_versions_are_read(tmp_path, results):
+    content = results.to_json()
+    del content["confusion"], content["calibration"]
+    (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
+
+    assert read_results(tmp_path / "old.json") == dataclasses.replace(results, confusion=(), calibration=())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{}], "averages": []}'])

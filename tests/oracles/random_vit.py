@@ -48,6 +48,24 @@ def random_checkpoint(
     return tensors
 
 
+def tiny_vit(seed: int = 0) -> Any:
+    """A transformers model of 2 layers at 16 px, 16 wide: small enough to embed many images in a test."""
+    from transformers import ViTConfig, ViTModel
+
+    config = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=16,
+        patch_size=8,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ViTModel(config, add_pooling_layer=False)
+
+
 def _small(name: str, **more: Any) -> Callable[[], Any]:
     def make() -> Any:
         import transformers

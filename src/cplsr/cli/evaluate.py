@@ -12,10 +12,13 @@ from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
     from rich.table import Table
 
     from cplsr.data.domain import Domain
+    from cplsr.evaluation.published import PaperBeside, PublishedCell
     from cplsr.evaluation.results import Results
 
 
@@ -30,6 +33,8 @@ class Evaluate(BackboneArguments):
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
     adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
+    also: tuple[Literal["logistic", "knn"], ...] = ()
+    """Other classifiers on the frozen embeddings, on the same episodes: logistic regression, nearest neighbors."""
     shots: tuple[int, ...] = (1, 5)
     """Support images of each class."""
     way: int = 5
@@ -95,6 +100,7 @@ def run(options: Evaluate) -> Results:
         options.load(image_size),
         targets,
         adapters=named,
+        also=options.also,
         settings=settings,
         match_shot=options.match_shot,
         cache=EmbeddingCache() if options.cache else None,
@@ -153,53 +159,85 @@ def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
 
 
 def show_tables(results: Results, console: Console) -> None:
-    """Accuracies, methods down or, where the screen is too narrow for that, across; then paired differences."""
-    table = accuracy_table(results)
+    """Accuracies, methods down or, where the screen is too narrow for that, across; paired differences; weak points."""
+    from cplsr.evaluation.published import paper_beside
+
+    beside = paper_beside(results)
+    table = accuracy_table(results, beside)
     unlimited = console.options.update(max_width=10_000)
     if console.measure(table, options=unlimited).maximum > console.width:
-        table = accuracy_table(results, methods_down=False)
+        table = accuracy_table(results, beside, methods_down=False)
     console.print(table)
     if results.paired:
         console.print(paired_table(results))
+    for line in weak_points(results):
+        console.print(line, highlight=False, markup=False)
+    for remark in beside.remarks:
+        console.print(f"note: {remark}", style="yellow", highlight=False, markup=False)
 
 
-def accuracy_table(results: Results, *, methods_down: bool = True) -> Table:
+def accuracy_table(results: Results, beside: PaperBeside, *, methods_down: bool = True) -> Table:
     """Methods one way, targets and shots the other: the best of each in bold, significant paired changes marked."""
     from rich.markup import escape
     from rich.table import Table
 
     first = results.rows[0]
+    caption = "± 95 % interval"
+    if results.paired:
+        caption += "; ▲ ▼ significantly above or below frozen on the same episodes"
+    if beside.cells:
+        caption += "; paper: as printed there, base set mini-ImageNet"
     table = Table(
         title=f"{first.way}-way accuracy in %, {first.episodes:,} episodes, {first.query} queries per class",
-        caption="± 95 % interval; ▲ ▼ significantly above or below frozen on the same episodes"
-        if results.paired
-        else "± 95 % interval",
+        caption=caption,
     )
     places = [(target, shot) for target in results.targets for shot in results.shots]
     averages = {(row.method, row.shot): row.accuracy for row in results.averages()}
     average_shots = [shot for shot in results.shots if any(s == shot for _, s in averages)]
     names = [*((escape(target), shot) for target, shot in places), *(("average", shot) for shot in average_shots)]
     cells = {
-        method: [
+        escape(method): [
             *(_cell(results, method, target, shot) for target, shot in places),
             *(_average_cell(averages, method, shot) for shot in average_shots),
         ]
         for method in results.methods
     }
+    for system, figures in beside.cells.items():
+        cells[f"[dim]paper: {system}[/dim]"] = [
+            *(_paper_cell(figures.get(place)) for place in places),
+            *(_paper_average(figures, results.targets, shot) for shot in average_shots),
+        ]
     if methods_down:
         table.add_column("method")
         for name, shot in names:
             table.add_column(f"{name}\n{shot}-shot", justify="right")
         for method, row in cells.items():
-            table.add_row(escape(method), *row)
+            table.add_row(method, *row)
     else:
         table.add_column("target")
         table.add_column("shot", justify="right")
         for method in cells:
-            table.add_column(escape(method), justify="right")
+            table.add_column(method, justify="right")
         for number, (name, shot) in enumerate(names):
             table.add_row(name, str(shot), *(row[number] for row in cells.values()))
     return table
+
+
+def weak_points(results: Results) -> list[str]:
+    """For each method a line: how far its confidences are off, and the class it recognizes least on each target."""
+    lines = []
+    for method in results.methods:
+        errors = [row.ece for row in results.calibration if row.method == method]
+        shots = [row.shot for row in results.confusion if row.method == method]
+        parts = [f"mean ECE {sum(errors) / len(errors):.3f}"] if errors else []
+        if shots:
+            shot = max(shots)
+            rows = [results.confusion_row(method, target, shot) for target in results.targets]
+            hardest = [f"{row.target} {row.hardest[0]} {row.hardest[1]:.0%}" for row in rows if row is not None]
+            parts.append(f"lowest recall (shot {shot}): {', '.join(hardest)}")
+        if parts:
+            lines.append(f"{method}: {'; '.join(parts)}")
+    return lines
 
 
 def _cell(results: Results, method: str, target: str, shot: int) -> str:
@@ -223,6 +261,20 @@ def _average_cell(averages: dict[tuple[str, int], float], method: str, shot: int
     best = max(accuracy for (_, other), accuracy in averages.items() if other == shot)
     several = sum(other == shot for _, other in averages) > 1
     return f"[bold]{value:.2f}[/bold]" if several and value == best else f"{value:.2f}"
+
+
+def _paper_cell(cell: PublishedCell | None) -> str:
+    if cell is None:
+        return ""
+    interval = "" if cell.ci95 is None else f" ±{cell.ci95:.2f}"
+    return f"[dim]{cell.accuracy:.2f}{interval}[/dim]"
+
+
+def _paper_average(figures: Mapping[tuple[str, int], PublishedCell], targets: tuple[str, ...], shot: int) -> str:
+    """Over the targets that were measured here, where the paper has them all."""
+    cells = [figures.get((target, shot)) for target in targets]
+    known = [cell.accuracy for cell in cells if cell is not None]
+    return f"[dim]{sum(known) / len(known):.2f}[/dim]" if len(known) == len(cells) else ""
 
 
 def paired_table(results: Results) -> Table:

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import reduce
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float64
 from numpy import ndarray
 
 from cplsr.adapters.attach import detach
 from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
 from cplsr.environment import versions
 from cplsr.episodes.prototypes import TEMPERATURE, PrototypeKind
-from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation.benchmark import episode_accuracies
+from cplsr.evaluation.benchmark import EpisodeLogits, episode_logits
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.evaluation.embed import Embeddings, embed_domain
-from cplsr.evaluation.intervals import Z95, mean_interval, paired_difference
-from cplsr.evaluation.results import FROZEN, PairedRow, Results, Row
+from cplsr.evaluation.calibration import bin_means, expected_calibration_error
+from cplsr.evaluation.confusion import recall
+from cplsr.evaluation.embed import Embeddings
+from cplsr.evaluation.embed_many import Model, embed_many
+from cplsr.evaluation.intervals import mean_interval, paired_difference
+from cplsr.evaluation.provenance import adapter_flags, data_flags, describe_data, describe_settings
+from cplsr.evaluation.results import (
+    FROZEN,
+    CalibrationBin,
+    CalibrationRow,
+    ConfusionRow,
+    PairedRow,
+    Results,
+    Row,
+)
+from cplsr.evaluation.scores import EpisodeScores, score_episodes
+from cplsr.evaluation.shallow import KINDS, knn_votes, logistic_logits
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -51,11 +64,39 @@ class EpisodeSettings:
 
 @dataclass(frozen=True)
 class Method:
-    """A name, the embeddings it gives to one target's images, and the shot it was trained for, if any."""
+    """A name, the embeddings it gives to one target's images, the shot it was trained for, and how it answers."""
 
     name: str
     embeddings: Embeddings
     train_shot: int | None = None
+    classifier: str = "prototypes"
+
+    @property
+    def temperature(self) -> float | None:
+        """Factor that its scores hold already before the softmax; `None` where they are no logits."""
+        return {"prototypes": TEMPERATURE, "logistic": 1.0, "knn": None}[self.classifier]
+
+    def scores(self, episodes: Episodes, settings: EpisodeSettings) -> Iterator[EpisodeLogits]:
+        """Scores of all queries, chunk by chunk."""
+        if self.classifier == "logistic":
+            return logistic_logits(self.embeddings.vectors, episodes)
+        if self.classifier == "knn":
+            return knn_votes(self.embeddings.vectors, episodes)
+        return episode_logits(self.embeddings.vectors, episodes, prototype=settings.prototype)
+
+
+@dataclass
+class TargetResults:
+    """What the methods came to on one target.
+
+    left_out: classes with too few images for an episode.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    paired: list[PairedRow] = field(default_factory=list)
+    confusion: list[ConfusionRow] = field(default_factory=list)
+    calibration: list[CalibrationRow] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def evaluate(
@@ -63,6 +104,7 @@ def evaluate(
     targets: Mapping[str, Domain],
     *,
     adapters: Sequence[tuple[str, str | Path]] = (),
+    also: Sequence[str] = (),
     settings: EpisodeSettings | None = None,
     match_shot: bool = False,
     cache: EmbeddingCache | None = None,
@@ -74,36 +116,39 @@ def evaluate(
 
     targets: domains by the name they get in the results.
     adapters: (name, where it is stored). Each gets rows of its own and paired differences from the frozen backbone.
+    also: other classifiers on the frozen embeddings, each a method of its own such as `frozen+logistic`.
     match_shot: measure an adapter only at the shot it was trained for; two of one name may then share a line.
     cache: where embeddings are looked up and kept; `None` keeps none.
     """
     settings = settings or EpisodeSettings()
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
-    _check_request(backbone, targets, stored, match_shot)
+    _check_request(backbone, targets, stored, also, match_shot)
+    models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
 
-    def embed(domain: Domain) -> Embeddings:
-        return embed_domain(backbone, domain, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
-
-    rows: list[Row] = []
-    paired: list[PairedRow] = []
+    found: list[TargetResults] = []
     data: dict[str, dict[str, Any]] = {}
-    flags = _adapter_flags(backbone, stored)
+    flags = adapter_flags(backbone, stored)
     for target, domain in targets.items():
-        methods = [Method(FROZEN, embed(domain))]
-        for name, info in stored:
-            with _adapter_on(backbone, info):
-                methods.append(Method(name, embed(domain), info.info.get("shot")))
-        target_rows, target_paired, left_out = evaluate_embeddings(
-            methods, target=target, settings=settings, match_shot=match_shot
+        frozen, *adapted = embed_many(
+            backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache
         )
-        rows += target_rows
-        paired += target_paired
-        data[target] = _describe_data(domain, methods[0].embeddings)
-        flags += [f"{target}: {flag}" for flag in _data_flags(domain, methods[0].embeddings, left_out)]
+        methods = [
+            Method(FROZEN, frozen),
+            *(Method(f"{FROZEN}+{kind}", frozen, classifier=kind) for kind in also),
+            *(
+                Method(name, embeddings, info.info.get("shot"))
+                for (name, info), embeddings in zip(stored, adapted, strict=True)
+            ),
+        ]
+        found.append(evaluate_embeddings(methods, target=target, settings=settings, match_shot=match_shot))
+        data[target] = describe_data(domain, frozen)
+        flags += [f"{target}: {flag}" for flag in data_flags(domain, frozen, found[-1].left_out)]
     return Results(
-        rows=tuple(rows),
-        paired=tuple(paired),
-        settings=_describe_settings(backbone, stored, settings, match_shot),
+        rows=tuple(row for each in found for row in each.rows),
+        paired=tuple(row for each in found for row in each.paired),
+        confusion=tuple(row for each in found for row in each.confusion),
+        calibration=tuple(row for each in found for row in each.calibration),
+        settings=describe_settings(backbone, stored, also, settings, match_shot),
         versions=versions(),
         data=data,
         flags=tuple(flags),
@@ -112,36 +157,43 @@ def evaluate(
 
 def evaluate_embeddings(
     methods: Sequence[Method], *, target: str, settings: EpisodeSettings, match_shot: bool = False
-) -> tuple[list[Row], list[PairedRow], list[str]]:
-    """Rows of all methods on one target, differences of the later ones from the first, and classes left out.
+) -> TargetResults:
+    """All methods on one target, with differences of the later ones from the first.
 
     Only images that every method has an embedding of take part, so that all see the same episodes.
     """
     methods = _on_common_images(methods)
-    labels, groups = methods[0].embeddings.labels, methods[0].embeddings.groups
-    classes = methods[0].embeddings.classes
-    rows: list[Row] = []
-    paired: list[PairedRow] = []
-    left_out: dict[str, None] = {}
+    embeddings = methods[0].embeddings
+    found = TargetResults()
     for shot in settings.shots:
         try:
             sampler = EpisodeSampler(
-                labels, way=settings.way, shot=shot, query=settings.query, seed=settings.seed, groups=groups
+                embeddings.labels,
+                way=settings.way,
+                shot=shot,
+                query=settings.query,
+                seed=settings.seed,
+                groups=embeddings.groups,
             )
         except InputError as error:
             raise InputError(f"{target}: {error}") from error
-        left_out.update(dict.fromkeys(f"class {classes[label]} ({n} images)" for label, n in sampler.left_out))
+        left_out = [f"class {embeddings.classes[label]} ({n} images)" for label, n in sampler.left_out]
+        found.left_out += [what for what in left_out if what not in found.left_out]
         episodes = sampler.draw(settings.episodes)
-        accuracies: list[Float64[ndarray, "episodes"]] = []
+        first: ndarray | None = None
         for method in methods:
             if match_shot and method.train_shot not in (None, shot):
                 continue
-            percent = 100 * episode_accuracies(method.embeddings.vectors, episodes, prototype=settings.prototype)
-            rows.append(_row(method, target, shot, settings, percent))
-            if accuracies:
-                paired.append(_paired_row(method.name, methods[0].name, target, shot, percent, accuracies[0]))
-            accuracies.append(percent)
-    return rows, paired, list(left_out)
+            scores = score_episodes(method.scores(episodes, settings), episodes, len(embeddings.classes))
+            percent = 100 * scores.accuracies
+            found.rows.append(_row(method, target, shot, settings, percent))
+            found.confusion.append(_confusion_row(method, target, shot, scores))
+            if method.temperature is not None:
+                found.calibration.append(_calibration_row(method, target, shot, method.temperature, scores))
+            if first is not None:
+                found.paired.append(_paired_row(method.name, methods[0].name, target, shot, percent, first))
+            first = percent if first is None else first
+    return found
 
 
 def _row(method: Method, target: str, shot: int, settings: EpisodeSettings, percent: ndarray) -> Row:
@@ -165,6 +217,32 @@ def _paired_row(method: str, against: str, target: str, shot: int, percent: ndar
     return PairedRow(method, against, target, shot, result.difference.mean, result.difference.half_width, result.wins)
 
 
+def _confusion_row(method: Method, target: str, shot: int, scores: EpisodeScores) -> ConfusionRow:
+    asked = np.flatnonzero(scores.confusion.sum(axis=1))
+    counts = scores.confusion[np.ix_(asked, asked)]
+    return ConfusionRow(
+        method=method.name,
+        target=target,
+        shot=shot,
+        classes=tuple(method.embeddings.classes[place] for place in asked),
+        counts=tuple(map(tuple, counts.tolist())),
+        recall=tuple(recall(counts).tolist()),
+    )
+
+
+def _calibration_row(
+    method: Method, target: str, shot: int, temperature: float, scores: EpisodeScores
+) -> CalibrationRow:
+    return CalibrationRow(
+        method=method.name,
+        target=target,
+        shot=shot,
+        temperature=temperature,
+        ece=expected_calibration_error(scores.calibration),
+        bins=tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist()),
+    )
+
+
 def _on_common_images(methods: Sequence[Method]) -> list[Method]:
     common = reduce(np.intersect1d, [method.embeddings.indices for method in methods])
     if all(len(method.embeddings) == len(common) for method in methods):
@@ -182,73 +260,27 @@ def _adapter_on(backbone: Backbone, info: AdapterInfo) -> Iterator[None]:
 
 
 def _check_request(
-    backbone: Backbone, targets: Mapping[str, Domain], stored: list[tuple[str, AdapterInfo]], match_shot: bool
+    backbone: Backbone,
+    targets: Mapping[str, Domain],
+    stored: list[tuple[str, AdapterInfo]],
+    also: Sequence[str],
+    match_shot: bool,
 ) -> None:
     if not targets:
         raise InputError("there is no target to evaluate on: give at least one")
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give it as `adapters`")
+    if wrong := [kind for kind in also if kind not in KINDS]:
+        raise InputError(f"the classifier {wrong[0]!r} is not known: give {' or '.join(KINDS)}")
+    if len(set(also)) < len(also):
+        raise InputError(f"other classifiers are {list(also)}: give each once")
+    taken = {FROZEN, *(f"{FROZEN}+{kind}" for kind in also)}
     seen: set[tuple[str, object]] = set()
     for name, info in stored:
         shot = info.info.get("shot")
         if match_shot and shot is None:
             raise InputError(f"the adapter {name} does not say which shot it was trained for: leave out --match-shot")
         identity = (name, shot if match_shot else None)
-        if name == FROZEN or identity in seen:
+        if name in taken or identity in seen:
             raise InputError(f"the name {name!r} is taken by another method: give the adapter its own, as NAME=PATH")
         seen.add(identity)
-
-
-def _adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:
-    """Where an adapter is evaluated otherwise than it was trained."""
-    flags = []
-    for name, info in stored:
-        for setting in ("image_size", "pooling", "fingerprint"):
-            trained, used = info.backbone.get(setting), getattr(backbone, setting)
-            if trained not in (None, used):
-                what = "backbone" if setting == "fingerprint" else setting.replace("_", " ")
-                flags.append(f"{name} was trained with another {what} than it is evaluated with: {trained}, not {used}")
-    return flags
-
-
-def _describe_settings(
-    backbone: Backbone, stored: list[tuple[str, AdapterInfo]], settings: EpisodeSettings, match_shot: bool
-) -> dict[str, Any]:
-    return {
-        "backbone": backbone.description(),
-        "adapters": [
-            {"name": name, "source": str(info.folder), "kind": info.kind, "options": info.options,
-             "fingerprint": info.fingerprint, "train_shot": info.info.get("shot")}
-            for name, info in stored
-        ],
-        "shots": list(settings.shots),
-        "way": settings.way,
-        "query": settings.query,
-        "episodes": settings.episodes,
-        "seed": settings.seed,
-        "match_shot": match_shot,
-        "prototype": settings.prototype,
-        "temperature": TEMPERATURE,
-        "interval": f"{Z95} * sample standard deviation / sqrt(episodes)",
-    }  # fmt: skip
-
-
-def _describe_data(domain: Domain, embeddings: Embeddings) -> dict[str, Any]:
-    counts = np.bincount(embeddings.labels, minlength=len(domain.classes)).tolist()
-    return {
-        "name": domain.name,
-        "images": len(embeddings),
-        "classes": dict(zip(domain.classes, counts, strict=True)),
-        "grouped": domain.groups is not None,
-        "fingerprint": domain.fingerprint,
-        "unreadable": [name for name, _ in embeddings.failed],
-        "skipped": [name for name, _ in domain.skipped],
-    }
-
-
-def _data_flags(domain: Domain, embeddings: Embeddings, left_out: list[str]) -> list[str]:
-    flags = list(domain.flags)
-    if embeddings.failed:
-        flags.append(f"{len(embeddings.failed)} images could not be read and were left out")
-    flags += [f"{what} was left out: too few images for an episode" for what in left_out]
-    return flags

@@ -52,6 +52,54 @@ class PairedRow:
 
 
 @dataclass(frozen=True)
+class ConfusionRow:
+    """Which classes were taken for which by one method on one target at one shot.
+
+    classes: those that were asked about; class i's queries taken for class j are `counts[i][j]`.
+    recall: share of each class's queries that were recognized.
+    """
+
+    method: str
+    target: str
+    shot: int
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    recall: tuple[float, ...]
+
+    @property
+    def hardest(self) -> tuple[str, float]:
+        """The class with the lowest recall, the first of equals, and that recall."""
+        place = min(range(len(self.recall)), key=self.recall.__getitem__)
+        return self.classes[place], self.recall[place]
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Answers of similar confidence: its mean, how often they were right, their share of all answers."""
+
+    confidence: float
+    accuracy: float
+    share: float
+
+
+@dataclass(frozen=True)
+class CalibrationRow:
+    """Whether one method's confidences hold on one target at one shot; everything between 0 and 1.
+
+    temperature: factor on the scores before the softmax.
+    ece: expected calibration error over 15 bins of equal width.
+    bins: those with any answers, least confident first.
+    """
+
+    method: str
+    target: str
+    shot: int
+    temperature: float
+    ece: float
+    bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True)
 class AverageRow:
     """Mean accuracy of one method over all targets at one shot."""
 
@@ -70,6 +118,8 @@ class Results:
 
     rows: tuple[Row, ...]
     paired: tuple[PairedRow, ...] = ()
+    confusion: tuple[ConfusionRow, ...] = ()
+    calibration: tuple[CalibrationRow, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -100,6 +150,11 @@ class Results:
         wanted = (method, target, shot)
         return next((row for row in self.paired if (row.method, row.target, row.shot) == wanted), None)
 
+    def confusion_row(self, method: str, target: str, shot: int) -> ConfusionRow | None:
+        """Its confusions, if they were counted."""
+        wanted = (method, target, shot)
+        return next((row for row in self.confusion if (row.method, row.target, row.shot) == wanted), None)
+
     def averages(self) -> tuple[AverageRow, ...]:
         """Means over the targets, for the methods and shots that were measured on all of several targets."""
         averages = []
@@ -122,16 +177,28 @@ class Results:
 
 
 def read_results(path: Path | str) -> Results:
-    """Read what `Results.write` wrote."""
+    """Read what `Results.write` wrote, earlier versions included."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         del content["averages"]
-        rows = tuple(Row(**row) for row in content.pop("rows"))
-        paired = tuple(PairedRow(**row) for row in content.pop("paired"))
-        flags = tuple(content.pop("flags"))
-        return Results(rows=rows, paired=paired, flags=flags, **content)
+        return Results(
+            rows=tuple(Row(**row) for row in content.pop("rows")),
+            paired=tuple(PairedRow(**row) for row in content.pop("paired")),
+            confusion=tuple(_confusion_row(**row) for row in content.pop("confusion", ())),
+            calibration=tuple(_calibration_row(**row) for row in content.pop("calibration", ())),
+            flags=tuple(content.pop("flags")),
+            **content,
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
             f"{path} cannot be read as evaluation results ({reason}): give a file written by `cplsr evaluate`"
         ) from error
+
+
+def _confusion_row(*, classes: list[str], counts: list[list[int]], recall: list[float], **rest: Any) -> ConfusionRow:
+    return ConfusionRow(classes=tuple(classes), counts=tuple(map(tuple, counts)), recall=tuple(recall), **rest)
+
+
+def _calibration_row(*, bins: list[dict[str, float]], **rest: Any) -> CalibrationRow:
+    return CalibrationRow(bins=tuple(CalibrationBin(**each) for each in bins), **rest)

@@ -133,7 +133,9 @@ def _title(records: Sequence[Record]) -> str:
     row = next((row for record in records for row in record["results"]["rows"]), None)
     if row is None:
         return "ablation"
-    return f"{row['way']}-way accuracy in %, {row['episodes']:,} episodes of each seed, {row['query']} queries per class"
+    return (
+        f"{row['way']}-way accuracy in %, {row['episodes']:,} episodes of each seed, {row['query']} queries per class"
+    )
 
 
 def _caption(records: Sequence[Record], names: Sequence[str], failures: Sequence[tuple[str, str]]) -> str:

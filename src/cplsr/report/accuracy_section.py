@@ -21,7 +21,9 @@ def accuracy_section(evaluations: tuple[Evaluation, ...]) -> Section:
 def differences_section(evaluations: tuple[Evaluation, ...]) -> Section:
     """What every method gained or lost on the same episodes."""
     bodies = [
-        part(entry.name, _differences(entry.results), of=len(evaluations)) for entry in evaluations if entry.results.paired
+        part(entry.name, _differences(entry.results), of=len(evaluations))
+        for entry in evaluations
+        if entry.results.paired
     ]
     return Section("differences", "Differences, episode by episode", "".join(bodies))
 

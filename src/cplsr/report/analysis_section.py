@@ -15,17 +15,19 @@ from cplsr.report.tables import Cell, Table
 
 MOST_HEADS = 12
 SPACE_WORDS = (
-    "On embeddings of unit length. Within/between is the spread inside the classes over the spread of their means: lower "
-    "is easier. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17) and the base term is made of them (Eq. 14); "
-    "it may exceed the largest possible error and then says nothing by itself, but it can be compared. The proxy "
-    "distance tells how easily base and target images are told apart: 0 not at all, 2 always."
+    "On embeddings of unit length. Within/between is the spread inside the classes over the spread of their means: "
+    "lower is easier. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17); the base term is made of them "
+    "(Eq. 14). It may exceed the largest possible error and then says nothing by itself, but it can be compared. "
+    "The proxy distance tells how easily base and target images are told apart: 0 not at all, 2 always."
 )
 UMAP_WORDS = "Each point is an image, each color and shape a class. Only who is near whom has a meaning, not the axes."
 HEADS_WORDS = (
     "Every head has its own C, which starts as the identity. The distance is ‖C − I‖ (Frobenius); asymmetry is 0 for a "
     "symmetric C; the condition is the largest singular value over the smallest."
 )
-ENTROPY_WORDS = "Mean entropy of the class token's attention in each layer: high where it looks everywhere, low where it picks."
+ENTROPY_WORDS = (
+    "Mean entropy of the class token's attention in each layer: high where it looks everywhere, low where it picks."
+)
 ATTENTION_WORDS = "The image, then where the class token looks in each head, before and after adapting."
 COST_WORDS = "What the kinds of adapters cost as images give more tokens. A merged coalescent projection costs nothing."
 
@@ -69,13 +71,23 @@ def spread_table(domains: tuple[AnalyzedDomain, ...]) -> Table:
     )
     columns = ("domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after")
     return Table(
-        title="Spread of the classes, distance from the base", columns=columns, rows=rows, caption="Bold: the lower of two."
+        title="Spread of the classes, distance from the base",
+        columns=columns,
+        rows=rows,
+        caption="Bold: the lower of two.",
     )
 
 
 def bound_table(domains: tuple[AnalyzedDomain, ...], shot: str) -> Table:
     """The terms of the bound at one shot, before → after."""
-    terms = {"V_tr": "V_tr", "V_wit": "V_wit", "Ed2": "Ed²", "tr_sigma": "tr Σ", "tr_sigma_tau": "tr Σ_τ", "base_term": "base term"}
+    terms = {
+        "V_tr": "V_tr",
+        "V_wit": "V_wit",
+        "Ed2": "Ed²",
+        "tr_sigma": "tr Σ",
+        "tr_sigma_tau": "tr Σ_τ",
+        "base_term": "base term",
+    }
     rows = []
     for domain in domains:
         cells = [Cell(domain.name)]
@@ -86,7 +98,9 @@ def bound_table(domains: tuple[AnalyzedDomain, ...], shot: str) -> Table:
             cells.append(Cell(significant(before) + arrow))
         rows.append(tuple(cells))
     caption = "Before → after. λ and the term of the sample size are not estimated."
-    return Table(title=f"Terms of the bound, {shot}-shot", columns=("domain", *terms.values()), rows=tuple(rows), caption=caption)
+    return Table(
+        title=f"Terms of the bound, {shot}-shot", columns=("domain", *terms.values()), rows=tuple(rows), caption=caption
+    )
 
 
 def _lower_bold(before: float | None, after: float | None) -> tuple[Cell, Cell]:
@@ -121,7 +135,9 @@ def _heads(analysis: Analysis) -> str:
         return ""
     drawings = [_head_map(analysis.heads, "distance", "Distance of C from the identity, ‖C − I‖")]
     if all(head.entropy_change is not None for head in analysis.heads):
-        drawings.append(_head_map(analysis.heads, "entropy_change", "Change of the attention's entropy (size; sign in the table)"))
+        drawings.append(
+            _head_map(analysis.heads, "entropy_change", "Change of the attention's entropy (size; sign in the table)")
+        )
     return figures(*drawings) + table_with_sources(heads_table(analysis.heads))
 
 
@@ -195,7 +211,7 @@ def _attention(analysis: Analysis) -> str:
     for entry in analysis.attention:
         data = base64.b64encode(entry.png).decode("ascii")
         label = f"{entry.domain}: {entry.image}"
-        drawing = element("img", src=f"data:image/png;base64,{data}", alt=f"Attention maps, {label}", loading="lazy")
+        drawing = element("img", src=f"data:image/png;base64,{data}", alt=f"Attention maps, {label}")
         pictures.append(figure(drawing, label, wide=True))
     return "".join(pictures)
 
@@ -218,11 +234,17 @@ def _cost_curve(costs: tuple[Cost, ...], what: str, label: str) -> str:
         points = [
             (float(entry.tokens), float(getattr(entry, what)))
             for entry in costs
-            if entry.adapter == adapter and getattr(entry, what) is not None
+            if entry.adapter == adapter and (getattr(entry, what) or 0) > 0
         ]
-        lines.append(Line(adapter, tuple(sorted(points)), series=series, marked=True))
+        if points:
+            lines.append(Line(adapter, tuple(sorted(points)), series=series, marked=True))
     chart = line_chart(
-        lines, title=f"{label} by number of tokens", description=f"{len(lines)} adapters.", x="tokens", y=label, log_y=True
+        lines,
+        title=f"{label} by number of tokens",
+        description=f"{len(lines)} adapters.",
+        x="tokens",
+        y=label,
+        log_y=True,
     )
     return figure(chart, label, legend=line_legend(lines))
 
@@ -232,7 +254,13 @@ def cost_table(costs: tuple[Cost, ...]) -> Table:
     timed = any(entry.seconds is not None for entry in costs)
     rows = []
     for entry in costs:
-        cells = [entry.adapter, f"{entry.image_size:,}", f"{entry.tokens:,}", f"{entry.parameters:,.0f}", significant(entry.flops)]
+        cells = [
+            entry.adapter,
+            f"{entry.image_size:,}",
+            f"{entry.tokens:,}",
+            f"{entry.parameters:,.0f}",
+            number(entry.flops / 1e9, 3),
+        ]
         rows.append(tuple(Cell(content) for content in (*cells, *([significant(entry.seconds)] if timed else []))))
-    columns = ("adapter", "image size", "tokens", "parameters", "FLOPs per image", *(["seconds"] if timed else []))
+    columns = ("adapter", "image size", "tokens", "parameters", "GFLOPs per image", *(["seconds"] if timed else []))
     return Table(title="Cost", columns=columns, rows=tuple(rows))

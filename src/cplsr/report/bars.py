@@ -9,7 +9,7 @@ from cplsr.report.figures import WIDTH, label_width, line, picture, shorten, sty
 from cplsr.report.markup import element, number, text
 from cplsr.report.scales import Scale
 
-BAR, GAP, LETTERS = 13, 10, 16
+BAR, GAP, LETTERS = 13.0, 10.0, 16
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,10 @@ def bar_chart(
 def bar_legend(names: Sequence[tuple[str, int]]) -> str:
     """Which texture is whose."""
     return swatches(
-        [(element("rect", x=1, y=1, width=20, height=10, class_=f"bar {style(series)}"), name) for name, series in names]
+        [
+            (element("rect", x=1, y=1, width=20, height=10, class_=f"bar {style(series)}"), name)
+            for name, series in names
+        ]
     )
 
 
@@ -67,12 +70,19 @@ def _bar(bar: Bar, group: str, scale: Scale, y: float) -> str:
     hint = element("title", text(f"{group}, {bar.name}: {number(bar.value)}{interval}"))
     end = scale(min(bar.value, scale.high))
     shape = element(
-        "rect", x=scale.start, y=y + 1, width=max(0.0, end - scale.start), height=BAR - 2, class_=f"bar {style(bar.series)}"
+        "rect",
+        x=scale.start,
+        y=y + 1,
+        width=max(0.0, end - scale.start),
+        height=BAR - 2,
+        class_=f"bar {style(bar.series)}",
     )
     whisker, place = "", end
     if bar.half_width is not None:
         low, place = scale(max(0.0, bar.value - bar.half_width)), scale(min(scale.high, bar.value + bar.half_width))
         middle = y + BAR / 2
         whisker = line(low, middle, place, middle, "whisker")
-        whisker += line(low, middle - 3, low, middle + 3, "whisker") + line(place, middle - 3, place, middle + 3, "whisker")
+        whisker += line(low, middle - 3, low, middle + 3, "whisker") + line(
+            place, middle - 3, place, middle + 3, "whisker"
+        )
     return element("g", hint, shape, whisker, words(place + 4, y + BAR - 3, number(bar.value, 1), class_="value"))

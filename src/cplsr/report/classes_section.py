@@ -70,6 +70,7 @@ def best_method(results: Results, methods: list[str], target: str, shot: int) ->
 
 def _confusion(row: ConfusionRow) -> str:
     shares = [[100 * count / max(1, sum(counts)) for count in counts] for counts in row.counts]
+    top = max(max(line) for line in shares)
     pairs = sorted(
         ((share, i, j) for i, line in enumerate(shares) for j, share in enumerate(line) if i != j and share > 0),
         key=lambda pair: (-pair[0], pair[1:]),
@@ -85,10 +86,10 @@ def _confusion(row: ConfusionRow) -> str:
         description=spoken,
         row_axis="true",
         column_axis="taken for, in the order of the rows" if many else "taken for",
-        high=100.0,
+        high=top,
         digits=0,
     )
-    return figure(chart, f"{row.method}: confusions in %. {spoken}", wide=many)
+    return figure(chart, f"{row.method}: confusions in %, darkest {number(top, 0)} %. {spoken}", wide=many)
 
 
 def _recalls(rows: list[ConfusionRow], shown: ConfusionRow) -> str:
@@ -109,7 +110,9 @@ def _calibrations(results: Results) -> str:
     parts = []
     for target in results.targets:
         rows = [row for row in results.calibration if (row.target, row.shot) == (target, shot)]
-        drawings = [_reliability(row, results.methods.index(row.method)) for row in rows if row.method in results.methods]
+        drawings = [
+            _reliability(row, results.methods.index(row.method)) for row in rows if row.method in results.methods
+        ]
         if drawings:
             parts.append(element("h3", text(f"{target}, {shot}-shot")) + figures(*drawings))
     return table_with_sources(calibration_table(results)) + "".join(parts)

@@ -9,7 +9,7 @@ from cplsr.report.figures import WIDTH, label_width, line, picture, shorten, sty
 from cplsr.report.markup import element, number, text
 from cplsr.report.scales import Scale, scale_of
 
-ROW, LETTERS = 17, 26
+ROW, LETTERS = 17.0, 26
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ def difference_legend() -> str:
     """What the shapes mean."""
     return swatches(
         [
-            (_mark("better", 11, 6), "significantly better"),
-            (_mark("worse", 11, 6), "significantly worse"),
-            (_mark("within chance", 11, 6), "within chance"),
+            (_mark("better", 11.0, 6.0), "significantly better"),
+            (_mark("worse", 11.0, 6.0), "significantly worse"),
+            (_mark("within chance", 11.0, 6.0), "within chance"),
         ]
     )
 
@@ -105,4 +105,4 @@ def point(x: float, y: float, series: int) -> str:
 
 def point_legend(names: Sequence[str]) -> str:
     """Which point is whose."""
-    return swatches([(point(11, 6, series), name) for series, name in enumerate(names)])
+    return swatches([(point(11.0, 6.0, series), name) for series, name in enumerate(names)])

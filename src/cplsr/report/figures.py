@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from cplsr.report.markup import element, text
 from cplsr.report.scales import Scale, tick_label
 
-WIDTH = 400
+WIDTH = 400.0
 COLORS = 8
-LETTER = 6.1
+LETTER = 7.1
 """Width of a letter of the charts' small print, near enough."""
 
 
@@ -82,7 +82,7 @@ def y_axis(scale: Scale, left: float, right: float, label: str) -> str:
         line(left, scale(v), right, scale(v), "grid") + words(left - 6, scale(v) + 4, tick_label(v), anchor="end")
         for v in scale.ticks()
     ]
-    return "".join(parts) + words(4, min(scale.start, scale.end) - 9, label, class_="axis")
+    return "".join(parts) + words(4.0, min(scale.start, scale.end) - 9, label, class_="axis")
 
 
 def swatches(entries: Sequence[tuple[str, str]]) -> str:

@@ -35,13 +35,15 @@ def heat_map(
     letters = max((len(shorten(name, LETTERS)) for name in columns), default=0)
     slanted = few and letters * LETTER > cell
     top = 22 + (LETTER * 0.75 * letters + 8 if slanted else 14.0 if few else 0.0)
-    parts = [words(4, 12, f"{row_axis} ↓   {column_axis} →", class_="axis")]
+    parts = [words(4.0, 12.0, f"{row_axis} ↓   {column_axis} →", class_="axis")]
     for i, name in enumerate(rows):
         y = top + cell * (i + 0.5) + 4
         parts.append(words(left - 6, y, shorten(name, LETTERS), anchor="end", title=name))
     if few:
         parts += [_column_name(name, left + cell * (j + 0.5), top - 6, slanted) for j, name in enumerate(columns)]
-    parts.append(_cells(values, rows, columns, left, top, cell, high, digits) if few else _shades(values, left, top, cell, high))
+    parts.append(
+        _cells(values, rows, columns, left, top, cell, high, digits) if few else _shades(values, left, top, cell, high)
+    )
     frame = element("rect", x=left, y=top, width=cell * len(columns), height=cell * len(rows), class_="frame")
     room = LETTER * 0.75 * letters if slanted else 0.0
     width = max(WIDTH, left + cell * len(columns) + 6 + max(0.0, room - cell))
@@ -57,7 +59,7 @@ def _column_name(name: str, x: float, y: float, slanted: bool) -> str:
     short = shorten(name, LETTERS)
     if not slanted:
         return words(x, y, short, anchor="middle", title=name)
-    return element("g", words(0, 0, short, title=name), transform=f"translate({x:.1f} {y:.1f}) rotate(-48)")
+    return element("g", words(0.0, 0.0, short, title=name), transform=f"translate({x:.1f} {y:.1f}) rotate(-48)")
 
 
 def _cells(
@@ -80,7 +82,7 @@ def _cells(
             x, y = left + cell * j, top + cell * i
             hint = element("title", text(f"{rows[i]}, {columns[j]}: {written}"))
             square = element("rect", x=x, y=y, width=cell, height=cell, class_=f"heat h{level}")
-            dark = "label on" if level > SHADES // 2 else "label"
+            dark = "cell on" if level > SHADES // 2 else "cell"
             figure = (
                 words(x + cell / 2, y + cell / 2 + 4, written, anchor="middle", class_=dark)
                 if cell > LETTER * len(written) + 2
@@ -97,4 +99,6 @@ def _shades(values: Sequence[Sequence[float | None]], left: float, top: float, c
             if value is not None and math.isfinite(value) and shade(value, high):
                 start = f"M{left + cell * j:.1f} {top + cell * i:.1f}h{cell:.1f}v{cell:.1f}h-{cell:.1f}z"
                 squares.setdefault(shade(value, high), []).append(start)
-    return "".join(element("path", d="".join(paths), class_=f"heat h{level}") for level, paths in sorted(squares.items()))
+    return "".join(
+        element("path", d="".join(paths), class_=f"heat h{level}") for level, paths in sorted(squares.items())
+    )

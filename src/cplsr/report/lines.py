@@ -40,7 +40,7 @@ def line_chart(
     log_y: bool = False,
     include_y: tuple[float, ...] = (),
 ) -> str:
-    """Curves over one horizontal axis; points that are not finite, or not positive on a logarithmic axis, are left out."""
+    """Curves over one horizontal axis; points that have no place on an axis are left out."""
     drawable = [_drawable(entry, log_x, log_y) for entry in lines]
     values_x = [px for entry in drawable for px, _ in entry.points]
     values_y = [value for entry in drawable for value in _extent(entry)]
@@ -59,7 +59,7 @@ def line_legend(lines: Sequence[Line]) -> str:
         [
             (
                 element("path", d="M1 6h20", class_=f"line {style(entry.series)}")
-                + (point(11, 6, entry.series) if entry.marked else ""),
+                + (point(11.0, 6.0, entry.series) if entry.marked else ""),
                 entry.name,
             )
             for entry in lines

@@ -26,7 +26,7 @@ def element(name: str, /, *children: str, **attributes: object) -> str:
     return f"<{name}{written}>"
 
 
-def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
+def number(value: float | int | None, digits: int = 2, *, sign: bool = False) -> str:
     """A figure for people; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
@@ -35,7 +35,7 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
     return f"{value:+,.{digits}f}" if sign else f"{value:,.{digits}f}"
 
 
-def significant(value: float | None, digits: int = 3) -> str:
+def significant(value: float | int | None, digits: int = 3) -> str:
     """A figure of unknown size in so many significant digits: 0.0123, 4.56, 294,912."""
     if value is None or not math.isfinite(value):
         return number(value)

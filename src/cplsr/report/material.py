@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cplsr.errors import InputError
 from cplsr.evaluation.results import Results
+from cplsr.report.tables import Table
 
 BOUND_TERMS = ("V_tr", "V_wit", "Ed2", "base_term", "tr_sigma", "tr_sigma_tau")
 
@@ -25,7 +26,8 @@ class Evaluation:
 class Training:
     """A run folder of `cplsr train`.
 
-    about: what run.json says. episodes: (episode, loss, images per second). validations: (episode, accuracy, half-width).
+    about: what run.json says.
+    episodes: (episode, loss, images per second). validations: (episode, accuracy, half-width).
     distances: of every layer its (episode, ‖C − I‖); empty for adapters without C.
     """
 
@@ -41,7 +43,7 @@ class Side:
     """What was measured on one domain, before or after adapting; bound terms by shot."""
 
     within_between: float
-    bound: Mapping[str, Mapping[str, float]]
+    bound: Mapping[str, Mapping[str, float | None]]
     proxy_distance: float | None
     attention_entropy: tuple[tuple[float, ...], ...]
 
@@ -119,10 +121,11 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A folder of `cplsr ablate`: the contents of its files, one for each run."""
+    """A folder of `cplsr ablate`: the contents of its files, one for each run, and the table they make."""
 
     name: str
     runs: tuple[Mapping[str, Any], ...]
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,9 @@ def training_of(name: str, about: Mapping[str, Any], metrics: list[Mapping[str, 
         name=name,
         about=about,
         episodes=tuple(
-            (float(row["episode"]), float(row["loss"]), float(row["images_per_second"])) for row in metrics if "loss" in row
+            (float(row["episode"]), float(row["loss"]), float(row["images_per_second"]))
+            for row in metrics
+            if "loss" in row
         ),
         validations=tuple(
             (float(row["episode"]), float(row["validation"]), _maybe(float, row.get("validation_ci95")))
@@ -187,11 +192,11 @@ def _domain(name: str, entry: Mapping[str, Any]) -> AnalyzedDomain:
 
 def _side(entry: Mapping[str, Any]) -> Side:
     bound = {
-        str(shot): {term: float(terms[term]) for term in BOUND_TERMS}
+        str(shot): {term: _maybe(float, terms[term]) for term in BOUND_TERMS}
         for shot, terms in _mapping(entry["bound"]).items()
     }
     return Side(
-        within_between=float(entry["within_between"]),
+        within_between=_or_infinite(entry["within_between"]),
         bound=bound,
         proxy_distance=_maybe(float, entry["proxy_distance"]),
         attention_entropy=tuple(tuple(float(value) for value in layer) for layer in entry["attention_entropy"] or ()),
@@ -199,7 +204,9 @@ def _side(entry: Mapping[str, Any]) -> Side:
 
 
 def _head(entry: Mapping[str, Any]) -> Head:
-    figures = {key: float(entry[key]) for key in ("distance", "singular_min", "singular_max", "condition", "asymmetry")}
+    figures = {
+        key: _or_infinite(entry[key]) for key in ("distance", "singular_min", "singular_max", "condition", "asymmetry")
+    }
     change = _maybe(float, entry["entropy_change"])
     return Head(layer=int(entry["layer"]), head=int(entry["head"]), entropy_change=change, **figures)
 
@@ -221,6 +228,11 @@ def _panel(entry: Mapping[str, Any]) -> Panel:
     if not len(labels) == len(x) == len(y):
         raise ValueError(f"a panel has {len(labels)} labels, {len(x)} x and {len(y)} y")
     return Panel(str(entry["domain"]), str(entry["stage"]), tuple(str(c) for c in entry["classes"]), labels, x, y)
+
+
+def _or_infinite(value: Any) -> float:
+    """A figure that JSON holds as null where it is infinite."""
+    return math.inf if value is None else float(value)
 
 
 def _png(content: bytes, name: str) -> bytes:

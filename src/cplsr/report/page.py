@@ -13,6 +13,7 @@ from cplsr.report.analysis_section import analysis_sections
 from cplsr.report.classes_section import calibration_section, classes_section
 from cplsr.report.markup import element, text
 from cplsr.report.material import Material
+from cplsr.report.published_section import published_section
 from cplsr.report.sections import Section
 from cplsr.report.settings_section import data_section, settings_section
 from cplsr.report.sources import gather
@@ -46,6 +47,7 @@ def page_sections(material: Material, command: str | None = None) -> list[Sectio
         summary_section(material),
         accuracy_section(material.evaluations),
         differences_section(material.evaluations),
+        published_section(material.evaluations, material.trainings),
         ablation_section(material.ablations),
         classes_section(material.evaluations),
         calibration_section(material.evaluations),
@@ -62,7 +64,9 @@ def page(sections: list[Section], title: str) -> str:
     links = [element("li", element("a", text(section.title), href=f"#{section.key}")) for section in sections]
     contents = element("nav", element("ol", *links), aria_label="Contents")
     header = element("header", element("p", "cplsr report", class_="kicker"), element("h1", text(title)))
-    footer = element("footer", text(f"Made by cplsr {__version__}. Accuracies in percent, differences in percentage points."))
+    footer = element(
+        "footer", text(f"Made by cplsr {__version__}. Accuracies in percent, differences in percentage points.")
+    )
     main = element("main", *(section.to_html() for section in sections))
     head = element(
         "head",
@@ -84,7 +88,14 @@ TEXTURES = (
     + "".join(
         f'<pattern id="texture{number}" width="6" height="6" patternUnits="userSpaceOnUse" class="s{number}">'
         f'<rect width="6" height="6" class="ground"/><path d="{path}" class="ink"/></pattern>'
-        for number, path in ((2, "M0 6L6 0M-1 1L1 -1M5 7L7 5"), (3, "M3 0V6"), (4, "M0 0L6 6M-1 5L1 7M5 -1L7 1"), (5, "M0 3H6"), (6, "M0 3H6M3 0V6"), (7, "M3 3h.1"))
+        for number, path in (
+            (2, "M0 6L6 0M-1 1L1 -1M5 7L7 5"),
+            (3, "M3 0V6"),
+            (4, "M0 0L6 6M-1 5L1 7M5 -1L7 1"),
+            (5, "M0 3H6"),
+            (6, "M0 3H6M3 0V6"),
+            (7, "M3 3h.1"),
+        )
     )
     + "</defs></svg>"
 )

@@ -21,7 +21,13 @@ SHAPES = (
 
 
 def scatter_chart(
-    x: Sequence[float], y: Sequence[float], labels: Sequence[int], classes: Sequence[str], *, title: str, description: str
+    x: Sequence[float],
+    y: Sequence[float],
+    labels: Sequence[int],
+    classes: Sequence[str],
+    *,
+    title: str,
+    description: str,
 ) -> str:
     """All points of a class are one path: thousands of them stay small."""
     horizontal, vertical = scale_of(x, 6.0, SIDE - 6), scale_of(y, SIDE - 6, 6.0)

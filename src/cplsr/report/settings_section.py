@@ -29,7 +29,14 @@ def settings_section(material: Material, command: str | None) -> Section:
     parts = []
     for evaluation in material.evaluations:
         results = evaluation.results
-        parts.append(_block(f"Evaluation: {evaluation.name}", _evaluation_facts(results.settings), results.settings, results.versions))
+        parts.append(
+            _block(
+                f"Evaluation: {evaluation.name}",
+                _evaluation_facts(results.settings),
+                results.settings,
+                results.versions,
+            )
+        )
     for training in material.trainings:
         about = training.about
         parts.append(_block(f"Training: {training.name}", _training_facts(training), about, about["versions"]))
@@ -38,9 +45,15 @@ def settings_section(material: Material, command: str | None) -> Section:
         told = [("backbone", _backbone(rest["backbone"])), ("adapter", _words(rest["adapter"]))]
         parts.append(_block(f"Analysis: {analysis.name}", told, rest, analysis.about["versions"]))
     for ablation in material.ablations:
-        commands = [(f"{run['row']}, {run['shot']}-shot, seed {run['seed']}", str(run.get("command", ""))) for run in ablation.runs]
+        commands = [
+            (f"{run['row']}, {run['shot']}-shot, seed {run['seed']}", str(run.get("command", "")))
+            for run in ablation.runs
+        ]
         parts.append(element("h3", text(f"Ablation: {ablation.name}")) + facts(commands))
-    files = element("ul", *(element("li", element("code", text(name)), text(f" sha256 {digest}…")) for name, digest in material.files))
+    files = element(
+        "ul",
+        *(element("li", element("code", text(name)), text(f" sha256 {digest}…")) for name, digest in material.files),
+    )
     made = paragraph("Made from") + files
     if command:
         made += paragraph("by") + element("pre", text(command))
@@ -116,9 +129,23 @@ def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
     rows = []
     for name, about in evaluation.results.data.items():
         counts = list(about["classes"].values()) if isinstance(about.get("classes"), Mapping) else []
-        spread = f"{min(counts):,} – {max(counts):,}" if counts and min(counts) < max(counts) else f"{counts[0]:,}" if counts else ""
+        spread = (
+            f"{min(counts):,} – {max(counts):,}"
+            if counts and min(counts) < max(counts)
+            else f"{counts[0]:,}"
+            if counts
+            else ""
+        )
         left = len(about.get("unreadable") or ()) + len(about.get("skipped") or ())
-        texts = (name, "target", number(about.get("images"), 0), str(len(counts)), spread, str(left), str(about.get("fingerprint", ""))[:12])
+        texts = (
+            name,
+            "target",
+            number(about.get("images"), 0),
+            str(len(counts)),
+            spread,
+            str(left),
+            str(about.get("fingerprint", ""))[:12],
+        )
         rows.append(tuple(Cell(content) for content in texts))
     return rows
 
@@ -129,6 +156,14 @@ def _base_rows(training: Training) -> list[tuple[Cell, ...]]:
         if not isinstance(about, Mapping):
             continue
         role = {"val": "validation"}.get(role, role)
-        texts = (str(about.get("name", "")), role, number(about.get("images"), 0), str(about.get("classes", "")), "", "", str(about.get("fingerprint", ""))[:12])
+        texts = (
+            str(about.get("name", "")),
+            role,
+            number(about.get("images"), 0),
+            str(about.get("classes", "")),
+            "",
+            "",
+            str(about.get("fingerprint", ""))[:12],
+        )
         rows.append(tuple(Cell(content) for content in texts))
     return rows

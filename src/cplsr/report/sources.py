@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cplsr.errors import InputError
-from cplsr.evaluation.results import read_results
+from cplsr.evaluation.results import Results, read_results
+from cplsr.report.ablation_table import table_of
 from cplsr.report.material import Ablation, Analysis, Evaluation, Material, Training, analysis_of, training_of
 
 RUN, METRICS, ANALYSIS = "run.json", "metrics.jsonl", "analysis.json"
@@ -28,6 +31,14 @@ def gather(paths: Iterable[Path | str]) -> Material:
     if not collection.count:
         raise InputError(f"there is nothing to report on: {_WANTED}")
     return collection.material()
+
+
+def name_of(path: Path) -> str:
+    """What a page calls a file: its path from here, or only the end of it: readers need not know the rest."""
+    place, here = path.resolve(), Path.cwd()
+    if place != here and place.is_relative_to(here):
+        return place.relative_to(here).as_posix()
+    return "/".join(place.parts[-2:])
 
 
 class _Collection:
@@ -98,9 +109,14 @@ class _Collection:
             self._ablation(path, [(path, content)])
         elif isinstance(content, Mapping) and {"rows", "paired"} <= content.keys():
             results = read_results(path)
+            try:
+                _check_figures(map(vars, results.rows), map(vars, results.paired))
+                _check_classes(results)
+            except _DAMAGE as error:
+                raise _damaged(path, "evaluation results", "cplsr evaluate", error) from error
             if not results.rows:
                 raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
-            self.evaluations[path.resolve()] = Evaluation(str(path), results)
+            self.evaluations[path.resolve()] = Evaluation(name_of(path), results)
             self._remember(path)
         else:
             return False
@@ -111,7 +127,7 @@ class _Collection:
         try:
             lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
             rows = [json.loads(line) for line in lines]
-            self.trainings[folder.resolve()] = training_of(str(folder), about, rows)
+            self.trainings[folder.resolve()] = training_of(name_of(folder), about, rows)
         except _DAMAGE as error:
             raise _damaged(folder, "a training run", "cplsr train", error) from error
         self._remember(folder / RUN)
@@ -124,13 +140,15 @@ class _Collection:
         def read(name: str) -> bytes:
             path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()):
-                raise InputError(f"{folder / ANALYSIS} names the file {name}, which is outside its folder: run it again")
+                raise InputError(
+                    f"{folder / ANALYSIS} names the file {name}, which is outside its folder: run it again"
+                )
             self._remember(folder / name)
             return path.read_bytes()
 
         try:
             panels = json.loads(read(content["umap"]))["panels"] if content["umap"] else []
-            self.analyses[folder.resolve()] = analysis_of(str(folder), content, read, panels)
+            self.analyses[folder.resolve()] = analysis_of(name_of(folder), content, read, panels)
         except InputError:
             raise
         except _DAMAGE as error:
@@ -138,7 +156,16 @@ class _Collection:
         self._remember(folder / ANALYSIS)
 
     def _ablation(self, place: Path, runs: list[tuple[Path, Any]]) -> None:
-        self.ablations[place.resolve()] = Ablation(str(place), tuple(content for _, content in runs))
+        order = _table_order(place)
+        contents = [content for _, content in runs]
+        contents.sort(key=lambda content: order.index(content["row"]) if content["row"] in order else len(order))
+        try:
+            table = table_of(contents)
+            for content in contents:
+                _check_figures(content["results"]["rows"], content["results"]["paired"])
+        except _DAMAGE as error:
+            raise _damaged(place, "an ablation", "cplsr ablate", error) from error
+        self.ablations[place.resolve()] = Ablation(name_of(place), tuple(contents), table)
         for path, _ in runs:
             self._remember(path)
 
@@ -152,13 +179,51 @@ class _Collection:
 
     def _remember(self, path: Path) -> None:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        self.files[path.resolve()] = (str(path), digest[:16])
+        self.files[path.resolve()] = (name_of(path), digest[:16])
 
 
 def _is_ablation(content: Any) -> bool:
     return isinstance(content, Mapping) and {"row", "shot", "seed", "results"} <= content.keys()
 
 
+def _table_order(folder: Path) -> list[str]:
+    """Names of the rows as the ablation's own table has them; without one they stand in the order of their files."""
+    path = folder / "table.csv"
+    if not path.is_file():
+        return []
+    return [row[0] for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
+
+
+def _check_figures(rows: Iterable[Mapping[str, Any]], paired: Iterable[Mapping[str, Any]]) -> None:
+    """Complain where a figure is none, before anything is computed from it."""
+    for row in rows:
+        _check(row, ("accuracy", "shot", "way", "episodes", "query"), ("ci95",))
+    for row in paired:
+        _check(row, ("difference", "shot", "wins"), ("ci95",))
+
+
+def _check(row: Mapping[str, Any], wanted: tuple[str, ...], maybe: tuple[str, ...]) -> None:
+    for key in (*wanted, *maybe):
+        value = row[key]
+        if (key in wanted or value is not None) and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{key} is {value!r}, not a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key} is {value}")
+
+
+def _check_classes(results: Results) -> None:
+    for row in results.confusion:
+        count = len(row.classes)
+        if {count} != {len(row.counts), len(row.recall), *map(len, row.counts)}:
+            raise ValueError(f"the confusions of {row.method} on {row.target} are not those of {count} classes")
+        sum(sum(line) for line in row.counts)
+        sum(row.recall)
+    for entry in results.calibration:
+        _check(vars(entry), ("shot", "temperature", "ece"), ())
+        for each in entry.bins:
+            _check(vars(each), ("confidence", "accuracy", "share"), ())
+
+
 def _damaged(folder: Path, what: str, command: str, error: BaseException) -> InputError:
     reason = f"{type(error).__name__}: {error}"
-    return InputError(f"{folder} cannot be read as {what} ({reason}): give a folder written by `{command}`")
+    return InputError(f"{folder} cannot be read as {what} ({reason}): give what `{command}` wrote")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cplsr.evaluation.published import benchmark_targets, remarks_on_data
 from cplsr.evaluation.results import FROZEN, PairedRow, Results
 from cplsr.report.markup import element, listed, number, plural, text
 from cplsr.report.material import Ablation, Analysis, Material, Training
@@ -23,20 +24,22 @@ def summary_section(material: Material) -> Section:
     for ablation in material.ablations:
         parts.append(paragraph(ablation_words(ablation)))
     for analysis in material.analyses:
-        parts.append(paragraph(analysis_words(analysis)))
+        parts.append(paragraph(analysis_words(analysis)) + callout("Notes", analysis.notes, "note"))
     return Section("summary", "In short", "".join(parts))
 
 
 def remarks(material: Material) -> list[str]:
     """Flags of the data and of the runs, each once."""
     flags = [str(flag) for evaluation in material.evaluations for flag in evaluation.results.flags]
+    for evaluation in material.evaluations:
+        if benchmark_targets(evaluation.results):
+            flags += remarks_on_data(evaluation.results)
     for training in material.trainings:
         if not training.about.get("finished"):
             flags.append(f"{training.name}: the training is not finished; figures are those so far.")
         for domain in training.about["data"].values():
             name = domain.get("name", "data") if isinstance(domain, dict) else "data"
             flags += [f"{name}: {flag}" for flag in (domain.get("flags", ()) if isinstance(domain, dict) else ())]
-    flags += [note for analysis in material.analyses for note in analysis.notes]
     return list(dict.fromkeys(flags))
 
 
@@ -60,11 +63,13 @@ def evaluation_words(results: Results) -> list[str]:
 def gain_words(results: Results, method: str) -> str:
     """How much a method gained on average and in how many comparisons, and the largest change either way."""
     pairs = _pairs(results, method)
-    changes = [
-        f"{_gain_words(average_difference(rows))} at {shot} shot{'' if shot == 1 else 's'}"
-        for shot in results.shots
-        if (rows := [row for row in pairs if row.shot == shot])
-    ]
+    changes, verb = [], ""
+    for shot in results.shots:
+        if rows := [row for row in pairs if row.shot == shot]:
+            mean, half = average_difference(rows)
+            said, verb = verb, "gained" if mean >= 0 else "lost"
+            figure = number(abs(mean)) + ("" if half is None else f" ± {number(half)}")
+            changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {plural(shot, 'shot')}")
     better = [row for row in pairs if row.significant and row.difference > 0]
     worse = [row for row in pairs if row.significant and row.difference < 0]
     within = len(pairs) - len(better) - len(worse)
@@ -119,7 +124,9 @@ def tiles(results: Results) -> str:
                     "div",
                     element("span", text(f"{method}, {shot}-shot"), class_="name"),
                     element("span", text(number(averages[method, shot], 1)), element("small", " %"), class_="large"),
-                    element("span", text(f"{arrow}{number(change, sign=True)}{interval} points"), class_=f"change {kind}"),
+                    element(
+                        "span", text(f"{arrow}{number(change, sign=True)}{interval} points"), class_=f"change {kind}"
+                    ),
                     element("span", text(f"frozen {number(averages[FROZEN, shot], 1)} %, {where}"), class_="where"),
                     class_="tile",
                 )
@@ -152,8 +159,8 @@ def training_words(training: Training) -> str:
 def duration(seconds: float) -> str:
     """Seconds for people."""
     if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.0f}\u00a0s"
+    return f"{seconds / 60:.0f}\u00a0min" if seconds < 7200 else f"{seconds / 3600:.1f}\u00a0h"
 
 
 def ablation_words(ablation: Ablation) -> str:
@@ -179,13 +186,6 @@ def analysis_words(analysis: Analysis) -> str:
             f"C is {number(head.distance)} away from the identity."
         )
     return what
-
-
-def _gain_words(change: tuple[float, float | None]) -> str:
-    mean, half = change
-    verb = "gained" if mean >= 0 else "lost"
-    interval = "" if half is None else f" (± {number(half)})"
-    return f"{verb} {number(abs(mean))} points{interval}"
 
 
 def _pairs(results: Results, method: str) -> list[PairedRow]:

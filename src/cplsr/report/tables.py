@@ -91,7 +91,9 @@ class Table:
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
-        return f'<div class="table"><table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{note}'
+        return (
+            f'<div class="table"><table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{note}'
+        )
 
     def to_rich(self) -> RichTable:
         """For the terminal."""

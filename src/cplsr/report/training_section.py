@@ -70,7 +70,7 @@ def _validation(training: Training) -> str:
 def _speed(training: Training) -> str:
     points = tuple((episode, rate) for episode, _, rate in training.episodes)
     median = sorted(rate for _, rate in points)[len(points) // 2]
-    entry = Line("images per second", points, series=3)
+    entry = Line("images per second", points)
     chart = line_chart(
         [entry],
         title="Speed of training",

@@ -116,7 +116,7 @@ def train(
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
-        objective.prepare(backbone.dim, len(images.classes) * (TURNS if settings.sst else 1))
+        objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
         objective.to(backbone.device)
         run = _Run(backbone, images, validation, pseudo, settings, objective, folder, processes, save_seconds)
         run.go()

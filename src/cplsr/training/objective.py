@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
+from cplsr.backbones.backbone import Backbone
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
 from cplsr.training.joint_episode import joint_loss
 
@@ -54,8 +55,8 @@ class Objective(nn.Module, ABC):
     partner: ClassVar[bool] = False
     options: dict[str, Any]
 
-    def prepare(self, dim: int, classes: int) -> None:
-        """Make the parameters that depend on the width of the embeddings and on the number of (turned) base classes."""
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """Make what depends on the backbone and on the number of base classes, turned ones included."""
 
     @abstractmethod
     def loss(

@@ -1,0 +1,157 @@
+"""`cplsr published`: the paper's tables, and one's own results under them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.evaluation.published import PublishedCell, PublishedTable
+    from cplsr.evaluation.results import Results
+    from cplsr.report.tables import Cell, Table
+
+Format = Literal["terminal", "markdown", "latex", "csv"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """Print the paper's tables: 5-way accuracy in percent on the four targets of BSCD-FSL."""
+
+    table: Annotated[Literal["mini", "tiered", "ablation", "ablation-details"] | None, tyro.conf.Positional] = None
+    """Which one; all of them by default."""
+    format: Format = "terminal"
+    """How to write it."""
+    beside: Path | None = None
+    """A file written by `cplsr evaluate --out`: its methods stand under the paper's, marked with →."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options and print."""
+    from cplsr.evaluation.published import TABLES, published_table
+    from cplsr.evaluation.results import read_results
+
+    options = tyro.cli(Published, args=arguments, prog="cplsr published")
+    results = None if options.beside is None else read_results(options.beside)
+    names = TABLES if options.table is None else (options.table,)
+    show([table_of(published_table(name), results) for name in names], options.format)
+    return 0
+
+
+def show(tables: list[Table], form: Format) -> None:
+    """Print tables, an empty line between them."""
+    if form == "terminal":
+        from rich.console import Console
+
+        console = Console()
+        unlimited = console.options.update(max_width=10_000)
+        for table in tables:
+            fits = console.measure(table.to_rich(), options=unlimited).maximum <= console.width
+            for part in [table] if fits else by_shot(table):
+                console.print(part.to_rich())
+        return
+    writers = {"markdown": "to_markdown", "latex": "to_latex", "csv": "to_csv"}
+    print("\n".join(getattr(table, writers[form])() for table in tables), end="")
+
+
+def table_of(published: PublishedTable, results: Results | None = None) -> Table:
+    """The paper's rows, shot after shot, the best of each column in bold; one's own below them, never in bold."""
+    from cplsr.report.tables import Cell, Table
+
+    with_architecture = any(row.architecture for row in published.rows)
+    heads = ("shot", "system", *(["backbone"] if with_architecture else []))
+    rows = []
+    for shot in published.shots:
+        rows += _paper_rows(published, shot, with_architecture)
+        if results is not None:
+            rows += _own_rows(published, results, shot, with_architecture)
+    notes = [*published.notes, *([] if results is None else _remarks(results))]
+    if any(row.average_disagrees for row in published.rows):
+        notes.append("* printed so, but not the average of the cells")
+    return Table(
+        title=published.title,
+        columns=(*heads, *published.targets, "average"),
+        rows=tuple((*map(Cell, words), *figures) for words, figures in rows),
+        caption="; ".join(notes),
+        left=len(heads),
+    )
+
+
+def by_shot(table: Table) -> list[Table]:
+    """A table for each shot, without that column and with intervals below the figures: for a narrow screen."""
+    shots = list(dict.fromkeys(row[0].text for row in table.rows))
+    return [
+        replace(
+            table,
+            title=f"{table.title}, {shot}-shot",
+            columns=table.columns[1:],
+            rows=tuple(
+                tuple(replace(cell, text=cell.text.replace(" ±", "\n±")) for cell in row[1:])
+                for row in table.rows
+                if row[0].text == shot
+            ),
+            caption=table.caption if shot == shots[-1] else "",
+            left=table.left - 1,
+        )
+        for shot in shots
+    ]
+
+
+def _paper_rows(
+    published: PublishedTable, shot: int, with_architecture: bool
+) -> list[tuple[tuple[str, ...], tuple[Cell, ...]]]:
+    from cplsr.report.tables import Cell
+
+    rows = [row for row in published.rows if row.shot == shot]
+    best = {target: max(row.cells[target].accuracy for row in rows) for target in published.targets}
+    best_average = max(row.average for row in rows)
+    lines = []
+    for row in rows:
+        words = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
+        average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
+        cells = [Cell(_figure(row.cells[t]), bold=row.cells[t].accuracy == best[t]) for t in published.targets]
+        lines.append((words, (*cells, Cell(average, bold=row.average == best_average))))
+    return lines
+
+
+def _own_rows(
+    published: PublishedTable, results: Results, shot: int, with_architecture: bool
+) -> list[tuple[tuple[str, ...], tuple[Cell, ...]]]:
+    from cplsr.evaluation.published import PublishedCell, benchmark_targets
+    from cplsr.report.tables import Cell
+
+    own = {title: name for name, title in reversed(benchmark_targets(results).items())}  # the first of equals
+    if not own:
+        raise InputError(
+            f"the results are on {', '.join(results.targets)}, the paper's on {', '.join(published.targets)}: "
+            "name the targets so, as in --target EuroSAT=DIR"
+        )
+    source = str(results.settings.get("backbone", {}).get("source", ""))
+    lines = []
+    for method in results.methods:
+        found = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
+        if not any(found):
+            continue
+        figures = [Cell("" if row is None else _figure(PublishedCell(row.accuracy, row.ci95))) for row in found]
+        known = [row.accuracy for row in found if row is not None]
+        average = f"{sum(known) / len(known):.2f}" if len(known) == len(found) else ""
+        words = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
+        lines.append((words, (*figures, Cell(average))))
+    return lines
+
+
+def _remarks(results: Results) -> list[str]:
+    from cplsr.evaluation.published import WAY, another_backbone, remarks_on_data
+
+    ways = {row.way for row in results.rows} - {WAY}
+    remarks = [f"→ episodes are {way}-way, the paper's {WAY}-way" for way in sorted(ways)]
+    backbone = another_backbone(results)
+    return [*remarks, *([f"→ {backbone}"] if backbone else []), *(f"→ {remark}" for remark in remarks_on_data(results))]
+
+
+def _figure(cell: PublishedCell) -> str:
+    return f"{cell.accuracy:.2f}" + ("" if cell.ci95 is None else f" ±{cell.ci95:.2f}")

@@ -1,0 +1,164 @@
+"""Several models on one domain: every image is decoded once, however many of them have not seen it yet."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from cplsr.data.decode import DecodedBatch, decode
+from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+from cplsr.evaluation.embed import IMAGES_PER_SHARD, Embeddings
+
+if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.domain import Domain
+
+Model = Callable[[], AbstractContextManager[Any]]
+"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or one that puts an adapter on."""
+
+IMAGES_PER_TURN = 512
+"""Decoded images that are held while the models take turns, since putting an adapter on has its price."""
+
+
+def embed_many(
+    backbone: Backbone,
+    domain: Domain,
+    models: Sequence[Model],
+    *,
+    batch_size: int = 64,
+    workers: int | None = None,
+    strict: bool = False,
+    cache: EmbeddingCache | None = None,
+) -> list[Embeddings]:
+    """The embeddings that `embed_domain` gives for each of several models, decoding only what one of them lacks.
+
+    A model is entered once to look up what the cache holds for it, and again for each turn of decoded images that it
+    lacks; what it warns of is said the first time only.
+    """
+    shares = [_Share(backbone, domain, model, cache) for model in models]
+    wanted = np.flatnonzero(np.any([share.missing for share in shares], axis=0)) if shares else np.empty(0, np.int64)
+    failed: list[tuple[int, str]] = []
+    try:
+        for turn in _turns(backbone, domain, wanted, batch_size, workers, strict):
+            failed += [failure for batch in turn for failure in batch.failed]
+            for share in shares:
+                share.embed(turn)
+    finally:
+        for share in shares:
+            share.keep()
+    _warn_of_failed(domain, failed)
+    return [share.embeddings(failed) for share in shares]
+
+
+def _turns(
+    backbone: Backbone, domain: Domain, wanted: ndarray, batch_size: int, workers: int | None, strict: bool
+) -> Iterator[list[DecodedBatch]]:
+    if len(wanted) == 0:
+        return
+    batches = decode(
+        domain,
+        backbone.image_size,
+        indices=wanted,
+        batch_size=batch_size,
+        workers=workers,
+        strict=strict,
+        description=f"embedding {domain.name}",
+    )
+    turn: list[DecodedBatch] = []
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            turn.append(batch)
+            if sum(len(held.indices) for held in turn) >= IMAGES_PER_TURN:
+                yield turn
+                turn = []
+        if turn:
+            yield turn
+
+
+class _Share:
+    """What one model knows of a domain's images, and what it has still to embed."""
+
+    def __init__(self, backbone: Backbone, domain: Domain, model: Model, cache: EmbeddingCache | None) -> None:
+        self._backbone, self._domain, self._model, self._cache = backbone, domain, model, cache
+        with model():
+            self._key = EmbeddingKey.of(backbone)
+        self._vectors = np.empty((len(domain), backbone.dim), dtype=np.float32)
+        self._known = np.zeros(len(domain), dtype=bool)
+        if cache is not None:
+            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.dim)
+        self.missing = ~self._known
+        self._unkept: list[int] = []
+
+    def embed(self, turn: list[DecodedBatch]) -> None:
+        """Embed those of the decoded images that were missing."""
+        lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
+        if not any(len(rows) for _, rows in lacking):
+            return
+        with ExitStack() as stack:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # said already, when the cache was looked up
+                stack.enter_context(self._model())
+            for batch, rows in lacking:
+                if len(rows):
+                    whole = len(rows) == len(batch.indices)
+                    self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
+
+    def _take(self, indices: Int64[ndarray, "batch"], pixels: torch.Tensor) -> None:
+        with torch.inference_mode():
+            vectors = self._backbone(pixels.to(self._backbone.device)).float().cpu().numpy()
+        self._refuse_infinite(indices, vectors)
+        self._vectors[indices] = vectors
+        self._known[indices] = True
+        self._unkept.extend(indices.tolist())
+        if len(self._unkept) >= IMAGES_PER_SHARD:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write what is new to the cache."""
+        if self._cache is not None and self._unkept:
+            identities = [self._domain.identities[index] for index in self._unkept]
+            self._cache.write(self._key, identities, self._vectors[self._unkept])
+        self._unkept.clear()
+
+    def embeddings(self, failed: Sequence[tuple[int, str]]) -> Embeddings:
+        """The rows of all images that are known by now; `failed` are the positions that could not be decoded."""
+        domain, kept = self._domain, np.flatnonzero(self._known)
+        own = tuple((domain.image_name(index), reason) for index, reason in failed if self.missing[index])
+        return Embeddings(
+            name=domain.name,
+            classes=domain.classes,
+            vectors=self._vectors if len(kept) == len(domain) else self._vectors[kept],
+            labels=domain.labels[kept],
+            indices=kept,
+            groups=None if domain.groups is None else domain.groups[kept],
+            flags=domain.flags,
+            failed=own,
+            new=int(self.missing.sum()) - len(own),
+        )
+
+    def _refuse_infinite(self, indices: Int64[ndarray, "batch"], vectors: Float32[ndarray, "batch dim"]) -> None:
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            name = self._domain.image_name(int(indices[np.flatnonzero(~finite)[0]]))
+            raise InputError(
+                f"the embedding of {name} in {self._domain.name} is not finite: the weights are damaged, or the "
+                f"precision {self._backbone.precision} is too coarse for this backbone; try --precision fp32"
+            )
+
+
+def _warn_of_failed(domain: Domain, failed: list[tuple[int, str]]) -> None:
+    if failed:
+        index, reason = failed[0]
+        warnings.warn(
+            f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
+            f"the first is {domain.image_name(index)}: {reason}",
+            stacklevel=3,
+        )

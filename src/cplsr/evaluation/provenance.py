@@ -1,0 +1,81 @@
+"""What the figures of an evaluation depend on: settings, data, and remarks that belong beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cplsr.episodes.prototypes import TEMPERATURE
+from cplsr.evaluation.intervals import Z95
+
+if TYPE_CHECKING:
+    from cplsr.adapters.store import AdapterInfo
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.domain import Domain
+    from cplsr.evaluation.embed import Embeddings
+    from cplsr.evaluation.evaluate import EpisodeSettings
+
+
+def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:
+    """Where an adapter is evaluated otherwise than it was trained."""
+    flags = []
+    for name, info in stored:
+        for setting in ("image_size", "pooling", "fingerprint"):
+            trained, used = info.backbone.get(setting), getattr(backbone, setting)
+            if trained not in (None, used):
+                what = "backbone" if setting == "fingerprint" else setting.replace("_", " ")
+                flags.append(f"{name} was trained with another {what} than it is evaluated with: {trained}, not {used}")
+    return flags
+
+
+def describe_settings(
+    backbone: Backbone,
+    stored: list[tuple[str, AdapterInfo]],
+    also: Sequence[str],
+    settings: EpisodeSettings,
+    match_shot: bool,
+) -> dict[str, Any]:
+    """Backbone, adapters and episodes."""
+    return {
+        "backbone": backbone.description(),
+        "adapters": [
+            {"name": name, "source": str(info.folder), "kind": info.kind, "options": info.options,
+             "fingerprint": info.fingerprint, "train_shot": info.info.get("shot")}
+            for name, info in stored
+        ],
+        "also": list(also),
+        "shots": list(settings.shots),
+        "way": settings.way,
+        "query": settings.query,
+        "episodes": settings.episodes,
+        "seed": settings.seed,
+        "match_shot": match_shot,
+        "prototype": settings.prototype,
+        "temperature": TEMPERATURE,
+        "interval": f"{Z95} * sample standard deviation / sqrt(episodes)",
+    }  # fmt: skip
+
+
+def describe_data(domain: Domain, embeddings: Embeddings) -> dict[str, Any]:
+    """How many images of each class took part, and which were left out."""
+    counts = np.bincount(embeddings.labels, minlength=len(domain.classes)).tolist()
+    return {
+        "name": domain.name,
+        "images": len(embeddings),
+        "classes": dict(zip(domain.classes, counts, strict=True)),
+        "grouped": domain.groups is not None,
+        "fingerprint": domain.fingerprint,
+        "unreadable": [name for name, _ in embeddings.failed],
+        "skipped": [name for name, _ in domain.skipped],
+    }
+
+
+def data_flags(domain: Domain, embeddings: Embeddings, left_out: list[str]) -> list[str]:
+    """Remarks that belong beside every figure measured on the domain."""
+    flags = list(domain.flags)
+    if embeddings.failed:
+        flags.append(f"{len(embeddings.failed)} images could not be read and were left out")
+    flags += [f"{what} was left out: too few images for an episode" for what in left_out]
+    return flags

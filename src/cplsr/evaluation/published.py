@@ -1,0 +1,221 @@
+"""The paper's tables as data, and which of their figures may stand beside one's own.
+
+The tables are files in `published_tables`. Figures are shipped as printed; where the paper contradicts itself the cells
+hold, and a note of the table says so.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, final
+
+from cplsr.data.catalog import ALL, CATALOG, Expected
+from cplsr.errors import InputError
+from cplsr.evaluation.results import FROZEN, Results
+
+TABLES = ("mini", "tiered", "ablation", "ablation-details")
+
+MINI, TIERED = "mini-ImageNet", "tiered-ImageNet"
+WAY = 5
+IMAGE_SIZE = 224
+VIT_S16 = {"layers": 12, "dim": 384, "heads": 6, "patch_size": 16}
+"""Shape of the paper's backbone."""
+
+FROZEN_SYSTEM, PAPER_SYSTEM = "DINO", "CPLSR"
+"""The paper's names for the frozen backbone and for its own method."""
+
+ROUNDING = 0.01
+"""What an average of unrounded figures may differ from the average of the rounded ones, both given to 0.01."""
+
+
+@final
+@dataclass(frozen=True)
+class PublishedCell:
+    """An accuracy in percent, and its 95 % half-width where one was printed."""
+
+    accuracy: float
+    ci95: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class PublishedRow:
+    """One system at one shot: a cell for each target, and the average as printed."""
+
+    system: str
+    shot: int
+    cells: Mapping[str, PublishedCell]
+    average: float
+    architecture: str | None = None
+
+    @property
+    def mean(self) -> float:
+        """The average of the cells."""
+        return sum(cell.accuracy for cell in self.cells.values()) / len(self.cells)
+
+    @property
+    def average_disagrees(self) -> bool:
+        """Whether the printed average cannot be that of the cells."""
+        return abs(self.mean - self.average) > ROUNDING + 1e-9
+
+
+@final
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of the paper; rows in the order printed.
+
+    base: the data set that the systems were trained on.
+    notes: where the print is incomplete or wrong.
+    """
+
+    name: str
+    title: str
+    base: str
+    targets: tuple[str, ...]
+    rows: tuple[PublishedRow, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shots(self) -> tuple[int, ...]:
+        """Shots in order of appearance."""
+        return tuple(dict.fromkeys(row.shot for row in self.rows))
+
+    def row(self, system: str, shot: int) -> PublishedRow | None:
+        """The row of a system at a shot, if there is one."""
+        return next((row for row in self.rows if (row.system, row.shot) == (system, shot)), None)
+
+
+@final
+@dataclass(frozen=True)
+class PaperBeside:
+    """The paper's figures that belong beside an evaluation's, and what to know of the comparison.
+
+    cells: by system, then by (target as the evaluation calls it, shot); empty where the paper measured something else.
+    remarks: sentences, for example that the data is a sample.
+    """
+
+    cells: Mapping[str, Mapping[tuple[str, int], PublishedCell]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@cache
+def published_table(name: str) -> PublishedTable:
+    """A table of the paper by name: mini, tiered, ablation or ablation-details."""
+    if name not in TABLES:
+        raise InputError(f"there is no table {name!r}: give {', '.join(TABLES[:-1])} or {TABLES[-1]}")
+    file = importlib.resources.files("cplsr.evaluation") / "published_tables" / f"{name}.toml"
+    content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    targets = tuple(content["targets"])
+    rows = tuple(
+        PublishedRow(
+            system=row["system"],
+            shot=row["shot"],
+            cells={target: PublishedCell(*cell) for target, cell in zip(targets, row["cells"], strict=True)},
+            average=row["average"],
+            architecture=row.get("architecture"),
+        )
+        for row in content["rows"]
+    )
+    return PublishedTable(name, content["title"], content["base"], targets, rows, tuple(content["notes"]))
+
+
+def published_for(target: str, shot: int, *, way: int = WAY, base: str = MINI) -> dict[str, PublishedCell]:
+    """What every system of the paper reached on a target at a shot, in the order printed; empty where nothing was.
+
+    target: the benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
+    base: the data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
+    """
+    table = {MINI: "mini", TIERED: "tiered"}.get(base)
+    if table is None:
+        raise InputError(f"the paper has no table for the base set {base!r}: give {MINI} or {TIERED}")
+    title = benchmark_target(target)
+    if title is None or way != WAY:
+        return {}
+    return {row.system: row.cells[title] for row in published_table(table).rows if row.shot == shot}
+
+
+def benchmark_target(*names: str) -> str | None:
+    """The benchmark's target that one of the names stands for, the first of several; spelling aside."""
+    titles = {_plain(entry.title): entry.title for entry in CATALOG.values() if entry.role == "target"}
+    return next((titles[_plain(name)] for name in names if _plain(name) in titles), None)
+
+
+def benchmark_targets(results: Results) -> dict[str, str]:
+    """For each target of an evaluation that is one of the benchmark's, by its data or by its name: which."""
+    found = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
+    return {name: title for name, title in found.items() if title is not None}
+
+
+def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
+    """The paper's frozen backbone, and its method where adapters were measured, in the places they can be compared.
+
+    That takes a target of the benchmark, a shot that the paper has, 5-way episodes and a backbone of its shape. Data
+    that is not all of the benchmark's is no obstacle but a remark.
+    """
+    targets = benchmark_targets(results)
+    if not targets:
+        return PaperBeside()
+    reason = _not_comparable(results)
+    if reason is not None:
+        return PaperBeside(remarks=(f"the paper's figures are not laid beside these: {reason}",))
+    adapted = any(method != FROZEN and not method.startswith(f"{FROZEN}+") for method in results.methods)
+    cells: dict[str, dict[tuple[str, int], PublishedCell]] = {}
+    for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
+        figures = {(name, shot): published_for(title, shot, base=base).get(system)
+                   for name, title in targets.items() for shot in results.shots}  # fmt: skip
+        cells[system] = {place: cell for place, cell in figures.items() if cell is not None}
+    if not any(cells.values()):
+        return PaperBeside()
+    return PaperBeside(cells, remarks_on_data(results))
+
+
+def remarks_on_data(results: Results) -> tuple[str, ...]:
+    """What is not as in the benchmark: a sample instead of all images, images of another size."""
+    remarks = []
+    expected = {entry.title: entry.expected[ALL] for entry in CATALOG.values() if entry.role == "target"}
+    for name, title in benchmark_targets(results).items():
+        remark = _compare_counts(results.data.get(name, {}), expected[title])
+        if remark is not None:
+            remarks.append(f"{name}: {remark}: not comparable")
+    size = results.settings.get("backbone", {}).get("image_size", IMAGE_SIZE)
+    if size != IMAGE_SIZE:
+        remarks.append(f"images are of {size} px, the paper's of {IMAGE_SIZE} px: not comparable")
+    return tuple(remarks)
+
+
+def another_backbone(results: Results) -> str | None:
+    """A few words where the backbone is not of the paper's shape, else `None`."""
+    backbone = results.settings.get("backbone", {})
+    shape = {name: backbone.get(name) for name in VIT_S16}
+    if shape == VIT_S16:
+        return None
+    told = "{layers} layers, {dim} wide, {heads} heads, patch {patch_size}".format(**shape)
+    return f"another backbone ({told}; the paper's is ViT-S/16)"
+
+
+def _not_comparable(results: Results) -> str | None:
+    ways = {row.way for row in results.rows}
+    if ways != {WAY}:
+        return f"they are {WAY}-way, these {', '.join(f'{way}-way' for way in sorted(ways))}"
+    return another_backbone(results)
+
+
+def _compare_counts(data: Mapping[str, Any], expected: Expected) -> str | None:
+    images, classes = data.get("images", 0), sum(count > 0 for count in data.get("classes", {}).values())
+    if (images, classes) == (expected.images, expected.classes):
+        return None
+    if images < expected.images:
+        return f"the data is a sample ({images:,} of {expected.images:,} images)"
+    return (
+        f"the data is not the benchmark's ({images:,} images of {classes} classes, "
+        f"not {expected.images:,} of {expected.classes})"
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,45 @@
+"""One pass over the logits of all episodes: accuracies, confusions and calibration together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from cplsr.episodes.sampling import Episodes
+from cplsr.evaluation.benchmark import EpisodeLogits
+from cplsr.evaluation.calibration import BINS, bin_sums
+from cplsr.evaluation.confusion import confusion_counts
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeScores:
+    """What the answers to all queries came to.
+
+    accuracies: share of right answers in each episode, between 0 and 1.
+    confusion: queries of each class (row) by the class they were taken for (column).
+    calibration: answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+    """
+
+    accuracies: Float64[ndarray, "episodes"]
+    confusion: Int64[ndarray, "classes classes"]
+    calibration: Float64[ndarray, "3 bins"]
+
+
+def score_episodes(parts: Iterable[EpisodeLogits], episodes: Episodes, classes: int) -> EpisodeScores:
+    """Score the logits of `episodes`, whose labels are the numbers below `classes`, chunk by chunk."""
+    accuracies = np.empty(len(episodes))
+    confusion = np.zeros((classes, classes), dtype=np.int64)
+    calibration = np.zeros((3, BINS))
+    truth = np.arange(episodes.way)[:, None]
+    for part in parts:
+        places = slice(part.first, part.first + len(part.logits))
+        predictions = part.predictions()
+        correct = predictions == truth
+        accuracies[places] = correct.mean(axis=(1, 2))
+        confusion += confusion_counts(episodes.classes[places], predictions, classes)
+        calibration += bin_sums(part.logits, correct)
+    return EpisodeScores(accuracies, confusion, calibration)

@@ -1,0 +1,71 @@
+"""What a method is: what it trains, the loss of a base episode, and what it does with a target's support set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
+from cplsr.training.objective import Objective, TrainingEpisode
+
+
+class Adaptation(ABC):
+    """What a method does with the labeled support images of one target episode before it predicts.
+
+    It never gets the labels of the queries; it may change the backbone's adapter, which is put back after the episode.
+    """
+
+    @abstractmethod
+    def logits(
+        self,
+        backbone: Backbone,
+        support: UInt8[Tensor, "way shot 3 size size"],
+        query: UInt8[Tensor, "queries 3 size size"],
+        generator: torch.Generator,
+    ) -> Float[Tensor, "queries way"]:
+        """Scores of the queries for each class of the support set."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to few-shot learning on a vision transformer.
+
+    name: as on the command line. reference: where it was published.
+    trains: `backbone` or `adapter`, what it trains unless told otherwise.
+    sees: which images it may look at, in words, for the column of the table.
+    settings: training settings to start from where the user gives none.
+    objective: makes the loss of a base episode from options; `None`: nothing is trained.
+    adaptation: makes what happens on a target's support set; `None`: prototypes and nothing more.
+    """
+
+    name: str
+    reference: str
+    trains: str
+    sees: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    objective: Callable[..., Objective] | None = None
+    adaptation: Callable[..., Adaptation] | None = None
+
+
+def prototype_logits(
+    episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"], temperature: float | Tensor
+) -> Float[Tensor, "queries way"]:
+    """temperature · cos(query, mean of the support) for an embedded episode."""
+    rows = episode.grouped(embeddings)
+    return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
+
+
+def prototype_loss(
+    episode: TrainingEpisode, logits: Float[Tensor, "queries way"]
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Cross-entropy of the queries, and their accuracy."""
+    way, each = episode.pixels.shape[:2]
+    targets = query_targets(way, each - episode.shot).to(logits.device)
+    return episode_loss(logits, targets), accuracy(logits.detach(), targets)

@@ -1,0 +1,73 @@
+"""Feature-wise transformation (FWT)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.style import stages
+from cplsr.training.objective import Embed, Objective, TrainingEpisode
+
+
+class FeatureWiseTransformation(Objective):
+    """Random scale and shift of every channel between stages, in training only.
+
+    Tseng et al., "Cross-Domain Few-Shot Classification via Learned Feature-Wise Transformation", ICLR 2020, with its
+    fixed hyper-parameters: γ ~ N(1, softplus(θ_γ)), β ~ N(0, softplus(θ_β)), z' = γ z + β, one draw per channel and
+    forward pass.
+
+    Ported: the feature maps after a residual stage become all tokens between two stages of blocks. `strength` scales
+    both deviations; 1 is the paper's, made for networks that are trained from scratch with it.
+    """
+
+    name: ClassVar[str] = "fwt"
+
+    def __init__(
+        self, *, scale: float = 0.3, shift: float = 0.5, strength: float = 1.0, temperature: float = 20.0
+    ) -> None:
+        super().__init__()
+        self.options = {"scale": scale, "shift": shift, "strength": strength, "temperature": temperature}
+        self.deviations = tuple(strength * softplus(torch.tensor(value)).item() for value in (scale, shift))
+        self.temperature = temperature
+        self.layers: tuple[int, ...] = ()
+
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """Between which blocks it acts."""
+        self.layers = stages(backbone.layers)
+
+    def loss(
+        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Prototype loss of the transformed episode."""
+
+        def between(layer: int, tokens: Tensor) -> Tensor:
+            return transform(tokens, *self.deviations, episode.generator) if layer in self.layers else tokens
+
+        return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
+
+
+def transform(
+    tokens: Float[Tensor, "batch tokens dim"],
+    scale_deviation: float,
+    shift_deviation: float,
+    generator: torch.Generator,
+) -> Float[Tensor, "batch tokens dim"]:
+    """γ z + β with one γ and one β per channel."""
+    noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
+    return (1 + scale_deviation * noise[0]) * tokens + shift_deviation * noise[1]
+
+
+METHOD = Method(
+    name="fwt",
+    reference="Tseng et al., ICLR 2020",
+    trains="backbone",
+    sees="base images and labels",
+    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    objective=FeatureWiseTransformation,
+)

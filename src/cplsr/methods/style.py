@@ -1,0 +1,42 @@
+"""The style of a token grid: mean and standard deviation of every channel over an image's patch tokens.
+
+Convolutional methods take style from a feature map (channels, height, width). On a transformer the patch tokens between
+two blocks are that map; class and register tokens are left as they are.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+EPSILON = 1e-6
+"""Added to a variance before its root is taken."""
+
+Style = tuple[Float[Tensor, "batch 1 dim"], Float[Tensor, "batch 1 dim"]]
+"""Mean and standard deviation."""
+
+
+def stages(layers: int, count: int = 3) -> tuple[int, ...]:
+    """The blocks that begin stages 2, 3, ... when the blocks are cut into `count + 1` stages: where styles are changed.
+
+    A convolutional network has stages by its strides; a transformer's are a quarter of its blocks each.
+    """
+    return tuple(sorted({round((stage + 1) * layers / (count + 1)) for stage in range(count)} - {0, layers}))
+
+
+def style_of(tokens: Float[Tensor, "batch tokens dim"], prefix: int) -> Style:
+    """Mean and standard deviation (population, with ε) over the patch tokens."""
+    patches = tokens[:, prefix:]
+    variance = patches.var(dim=1, keepdim=True, unbiased=False)
+    return patches.mean(dim=1, keepdim=True), (variance + EPSILON).sqrt()
+
+
+def with_style(
+    tokens: Float[Tensor, "batch tokens dim"], prefix: int, style: Style
+) -> Float[Tensor, "batch tokens dim"]:
+    """AdaIN: patch tokens freed of their own style and given another, σ'(x − μ)/σ + μ'."""
+    mean, deviation = style_of(tokens, prefix)
+    new_mean, new_deviation = style
+    patches = (tokens[:, prefix:] - mean) / deviation * new_deviation + new_mean
+    return torch.cat([tokens[:, :prefix], patches], dim=1)

@@ -1,0 +1,132 @@
+"""Meta style adversarial training (StyleAdv)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.style import Style, stages, style_of, with_style
+from cplsr.training.objective import Embed, Objective, TrainingEpisode
+
+SPREAD = 16 / 255
+"""Standard deviation of the random step that comes before the gradient's."""
+
+
+class StyleAdversary(Objective):
+    """Styles made harder by one signed gradient step, and the network trained on both.
+
+    Fu et al., "StyleAdv: Meta Style Adversarial Training for Cross-Domain Few-Shot Learning", CVPR 2023. At the stages
+    1, 2, 3 in turn, each with the styles found for the earlier ones in place (progressive): μ' = μ + κn + ε sign(∂L/∂μ)
+    and the same for σ, n normal and L the cross-entropy of a linear classifier over all base classes; ε is drawn from
+    `strengths`, and a stage is left out with probability `skip`. Loss: episode + adversarial episode + KL(clean ‖
+    adversarial) of their predictions + the global classifier's cross-entropy.
+
+    Ported: a feature map's style becomes that of the patch tokens between two stages of blocks.
+    """
+
+    name: ClassVar[str] = "styleadv"
+
+    def __init__(
+        self,
+        *,
+        strengths: tuple[float, ...] | list[float] = (0.8, 0.08, 0.008),
+        skip: float = 0.4,
+        temperature: float = 20.0,
+    ) -> None:
+        super().__init__()
+        self.options = {"strengths": list(strengths), "skip": skip, "temperature": temperature}
+        self.strengths, self.skip, self.temperature = tuple(strengths), skip, temperature
+        self.layers: tuple[int, ...] = ()
+        self.prefix = 1
+
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """The global classifier; it starts at zero, so that the first gradient pushes no class."""
+        self.layers, self.prefix = stages(backbone.layers), backbone.prefix
+        self.classifier = nn.Linear(backbone.dim, classes)
+        nn.init.zeros_(self.classifier.bias)
+        generator = torch.Generator().manual_seed(0)
+        nn.init.normal_(self.classifier.weight, std=0.01, generator=generator)
+
+    def loss(
+        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Clean and adversarial episode, their agreement, and the global classifier."""
+        labels = episode.classes.repeat_interleave(episode.pixels.shape[1])
+        styles = self.attack(embed, episode, labels)
+        clean = embed(episode.images)
+        logits = prototype_logits(episode, clean, self.temperature)
+        loss, right = prototype_loss(episode, logits)
+        loss = loss + cross_entropy(self.classifier(clean), labels.to(clean.device))
+        if styles:
+            hard = prototype_logits(episode, embed(episode.images, self._styled(styles)), self.temperature)
+            loss = loss + prototype_loss(episode, hard)[0] + agreement(logits, hard)
+        return loss, right
+
+    def attack(self, embed: Embed, episode: TrainingEpisode, labels: Tensor) -> dict[int, Style]:
+        """Adversarial styles by the block they enter; the stages left out are missing."""
+        styles: dict[int, Style] = {}
+        for layer in self.layers:
+            draw = torch.rand(2, generator=episode.generator)
+            if draw[0].item() < self.skip:
+                continue
+            strength = self.strengths[int(draw[1].item() * len(self.strengths))]
+            styles[layer] = self._attack_stage(embed, episode, labels, layer, styles, strength)
+        return styles
+
+    def _attack_stage(
+        self,
+        embed: Embed,
+        episode: TrainingEpisode,
+        labels: Tensor,
+        layer: int,
+        earlier: dict[int, Style],
+        strength: float,
+    ) -> Style:
+        start: list[Tensor] = []
+
+        def between(number: int, tokens: Tensor) -> Tensor:
+            if number in earlier:
+                return with_style(tokens, self.prefix, earlier[number])
+            if number != layer:
+                return tokens
+            for part in style_of(tokens.detach(), self.prefix):
+                noise = torch.randn(part.shape, generator=episode.generator).to(part)
+                start.append((part + SPREAD * noise).requires_grad_())
+            return with_style(tokens.detach(), self.prefix, (start[0], start[1]))
+
+        with torch.enable_grad():
+            loss = cross_entropy(
+                self.classifier(embed(episode.images, between)), labels.to(self.classifier.weight.device)
+            )
+            gradients = torch.autograd.grad(loss, start)
+        mean, deviation = (
+            (part + strength * gradient.sign()).detach() for part, gradient in zip(start, gradients, strict=True)
+        )
+        return mean, deviation
+
+    def _styled(self, styles: dict[int, Style]) -> object:
+        def between(layer: int, tokens: Tensor) -> Tensor:
+            return with_style(tokens, self.prefix, styles[layer]) if layer in styles else tokens
+
+        return between
+
+
+def agreement(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:
+    """KL(clean ‖ changed) of two predictions, averaged over the queries."""
+    return kl_div(log_softmax(changed, -1), log_softmax(clean, -1), reduction="batchmean", log_target=True)
+
+
+METHOD = Method(
+    name="styleadv",
+    reference="Fu et al., CVPR 2023",
+    trains="backbone",
+    sees="base images and labels",
+    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    objective=StyleAdversary,
+)
