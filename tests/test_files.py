@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cplsr.files import new_file, new_folder, write_json
+from cplsr.files import access_like_folder, new_file, new_folder, write_json
 
 
 class Interrupted(Exception):  # noqa: N818
@@ -58,3 +58,12 @@ def test_json_is_readable_and_refuses_nan(tmp_path: Path):
     with pytest.raises(ValueError, match="Out of range"):
         write_json(tmp_path / "a.json", {"x": float("nan")})
     assert names(tmp_path) == ["a.json"]
+
+
+def test_a_file_gets_the_access_of_its_folder(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("x")
+    file.chmod(0o600)
+    tmp_path.chmod(0o750)
+    access_like_folder(file)
+    assert file.stat().st_mode & 0o777 == 0o640

@@ -61,6 +61,12 @@ def new_folder(path: Path | str) -> Iterator[Path]:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
+def access_like_folder(path: Path | str) -> None:
+    """Let those read a file who may read its folder: safetensors writes files that only their owner can open."""
+    path = Path(path)
+    path.chmod(path.parent.stat().st_mode & 0o666)
+
+
 def write_json(path: Path | str, content: Any) -> None:
     """Write `content` as readable JSON, whole or not at all. Not-a-number is refused, not written."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)

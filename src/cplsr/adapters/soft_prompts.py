@@ -36,6 +36,6 @@ class SoftPrompts(Adapter):
 
     def enter(self, layer: int, tokens: Tensor) -> Tensor:
         """Insert the layer's prompts after the class token."""
-        prompts = self.prompts[layer].to(tokens.dtype).expand(len(tokens), -1, -1)
+        prompts = self.prompts[layer].to(tokens.dtype).expand(tokens.shape[0], -1, -1)
         drop = self.length if self.replace and layer > 0 else 0
         return torch.cat([tokens[:, :1], prompts, tokens[:, 1 + drop :]], dim=1)

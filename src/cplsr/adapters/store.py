@@ -17,7 +17,7 @@ from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import is_offline, versions
 from cplsr.errors import InputError
-from cplsr.files import new_folder, write_json
+from cplsr.files import access_like_folder, new_folder, write_json
 
 TENSORS, DESCRIPTION = "adapter.safetensors", "adapter.json"
 _FORMAT = 1
@@ -51,6 +51,7 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
     with new_folder(path) as folder:
         # One entry of metadata only: several would be written in a random order, and equal adapters be unequal files.
         save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
+        access_like_folder(folder / TENSORS)
         description = {
             "format": _FORMAT,
             "kind": adapter.kind,

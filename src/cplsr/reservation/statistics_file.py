@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file
+from cplsr.files import access_like_folder, new_file
 
 FORMAT = "cplsr class statistics 1"
 
@@ -30,6 +30,7 @@ def write_statistics(path: Path | str, tensors: Mapping[str, Tensor], options: M
     with new_file(path, "wb") as stream:
         # By name and not through the stream: safetensors would first build all bytes in memory a second time.
         save_file(ready, stream.name, metadata)
+        access_like_folder(stream.name)
 
 
 def read_statistics(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:

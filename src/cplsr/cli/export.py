@@ -1,0 +1,137 @@
+"""`cplsr export`: a trained adapter as an ordinary model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.adapters.store import AdapterInfo
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.export.exported import Exported
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write an adapter and its backbone as one ordinary model in float32 that needs no cplsr.
+
+    What was written is read again and compared with the source. Without --adapter the frozen backbone is written.
+    Nothing is overwritten.
+    """
+
+    to: Literal["transformers", "onnx", "timm"]
+    """A folder for AutoModel.from_pretrained, a .onnx graph, or a .safetensors checkpoint in timm's key names."""
+    out: Path
+    """Where to write: a new folder or file."""
+    adapter: str | None = None
+    """Adapter folder, run folder or hf:user/name."""
+    model: Path | None = None
+    """A saved classifier instead: one ONNX graph from an image to the probabilities of its classes."""
+    raw_pixels: bool = False
+    """ONNX: the input is uint8 pixels, and the graph normalizes them."""
+    backbone: str | None = None
+    """Hub id, transformers folder, checkpoint file or 'embedded'. Default: what the adapter names, else 'embedded'."""
+    image_size: int | None = None
+    """Pixels a side; position embeddings are stored for it. Default: the adapter's, else the backbone's own."""
+    heads: int | None = None
+    """Attention heads of a checkpoint file. Default: the adapter's, else width / 64."""
+    mean: tuple[float, float, float] | None = None
+    """Mean of the backbone's training images, red green blue. Default: the adapter's, else what comes with it."""
+    std: tuple[float, float, float] | None = None
+    """Their standard deviation."""
+    pooling: Literal["cls", "mean"] | None = None
+    """Embedding: class token after the final norm, or mean of the patch tokens. Default: the adapter's, else cls."""
+    antialias: bool = True
+    """Antialias the interpolation of position embeddings, unless the adapter was trained without."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, write the model, say what was written."""
+    options = tyro.cli(Export, args=arguments, prog="cplsr export")
+    done = run(options)
+    what = "adapter folded into the weights" if done.merged else "written as it is"
+    print(f"{done.path}: {what}; differs from the source by {done.difference:.1e} of the largest value")
+    return 0
+
+
+def run(options: Export) -> Exported:
+    """Load what is to be exported, and write it."""
+    _check(options)
+    if options.model is not None:
+        return _export_classifier(options, options.model)
+    backbone = load_source(options)
+    if options.to == "onnx":
+        from cplsr.export.to_onnx import export_onnx
+
+        return export_onnx(backbone, options.out, raw_pixels=options.raw_pixels)
+    if options.to == "timm":
+        from cplsr.export.to_timm import export_timm
+
+        return export_timm(backbone, options.out)
+    from cplsr.export.to_transformers import export_transformers
+
+    return export_transformers(backbone, options.out)
+
+
+def load_source(options: Export) -> Backbone:
+    """The backbone with the adapter on it; what is not given is as it was when the adapter was trained."""
+    from cplsr.adapters.store import load_adapter, read_adapter_info
+    from cplsr.backbones.load import load_backbone
+
+    stored = None if options.adapter is None else read_adapter_info(options.adapter)
+    name = options.backbone or (stored.backbone["source"] if stored else "embedded")
+    try:
+        backbone = load_backbone(name, **_loading(options, stored, name))
+    except InputError as error:
+        if stored is None or options.backbone is not None:
+            raise
+        raise InputError(
+            f"the adapter {options.adapter} names its backbone {name!r}, and that cannot be loaded ({error}): say "
+            "where it is with --backbone"
+        ) from error
+    return backbone if options.adapter is None else load_adapter(backbone, options.adapter)
+
+
+def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str, Any]:
+    trained: dict[str, Any] = stored.backbone if stored else {}
+    is_file = name == "embedded" or Path(name).expanduser().is_file()
+    mean, std = options.mean or trained.get("mean"), options.std or trained.get("std")
+    return {
+        "image_size": options.image_size or trained.get("image_size"),
+        "heads": options.heads or (trained.get("heads") if is_file else None),
+        "mean": tuple(mean) if mean else None,
+        "std": tuple(std) if std else None,
+        "pooling": options.pooling or trained.get("pooling", "cls"),
+        "antialias": options.antialias and trained.get("position_interpolation") != "bicubic",
+    }
+
+
+def _check(options: Export) -> None:
+    """What can be refused before anything heavy is loaded."""
+    if options.raw_pixels and options.to != "onnx":
+        raise InputError(f"--raw-pixels is for ONNX graphs; with --to {options.to} normalizing is the reader's part")
+    if options.model is not None:
+        if options.to != "onnx":
+            raise InputError(f"a classifier was given (--model); it can be written --to onnx only, not {options.to}")
+        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling")
+        if given := [name for name in brought if getattr(options, name) is not None]:
+            raise InputError(f"--{given[0].replace('_', '-')} comes with the classifier of --model: leave it out")
+    from cplsr.export.destination import check_free_checkpoint, check_free_file, check_free_folder
+
+    if options.to == "transformers":
+        check_free_folder(options.out)
+    elif options.to == "timm":
+        check_free_checkpoint(options.out)
+    else:
+        check_free_file(options.out, ".onnx")
+
+
+def _export_classifier(options: Export, model: Path) -> Exported:
+    from cplsr.export.classifier_graph import export_classifier
+
+    return export_classifier(model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)

@@ -1,0 +1,87 @@
+"""What every export does first and last: take a plain copy, compare what was written with the source."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cplsr.adapters.attach import adapter_of, merge
+from cplsr.backbones.backbone import Backbone
+from cplsr.environment import versions
+from cplsr.errors import InputError
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A finished export.
+
+    merged: whether an adapter was folded into the weights.
+    difference: max |a − b| / max |b| of what the written file gives (a) and what the source gives (b) on random images.
+    """
+
+    path: Path
+    merged: bool
+    difference: float
+
+
+def on_cpu(backbone: Backbone) -> Backbone:
+    """The backbone on the CPU in float32, where equal means equal: itself, or a copy."""
+    if backbone.dtype != torch.float32:
+        raise InputError(f"the backbone is in {backbone.dtype}; exports are float32: load it with precision fp32")
+    return backbone if backbone.device.type == "cpu" else copy.deepcopy(backbone).to("cpu")
+
+
+def merged_copy(backbone: Backbone) -> Backbone:
+    """A copy that is an ordinary vision transformer: the adapter folded into its weights, or none to begin with."""
+    if backbone.adapter is None:
+        return copy.deepcopy(backbone)
+    try:
+        return merge(backbone)
+    except InputError as error:
+        raise InputError(
+            f"the adapter cannot become part of ordinary weights ({error}): try --to onnx, where the graph holds the "
+            "adapter as it is"
+        ) from error
+
+
+def origin(backbone: Backbone) -> dict[str, Any]:
+    """Where the numbers come from: backbone, adapter, library versions. Of a local path only the last part is told."""
+    description = {**backbone.description(), "source": public_name(backbone.source)}
+    adapter = None
+    if backbone.adapter is not None:
+        attached = adapter_of(backbone)
+        adapter = {"kind": attached.kind, "options": attached.options, "fingerprint": attached.fingerprint}
+    return {"backbone": description, "adapter": adapter, "versions": versions()}
+
+
+def public_name(source: str) -> str:
+    """A hub id as it is; of a path on this machine the last part."""
+    path = Path(source).expanduser()
+    return path.name if path.is_absolute() or path.exists() else source
+
+
+def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:
+    """The same random images every time: normalized floats, or raw pixels."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (count, 3, backbone.image_size, backbone.image_size)
+    if raw:
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return torch.randn(shape, generator=generator)
+
+
+def checked_difference(result: Tensor, reference: Tensor, tolerance: float, what: str) -> float:
+    """max |a − b| / max |b|, or an error where it is larger than allowed or not a number."""
+    if result.shape != reference.shape:
+        raise InputError(f"{what} gives {tuple(result.shape)} where the source gives {tuple(reference.shape)}")
+    difference = ((result - reference).abs().max() / reference.abs().max()).item()
+    if not difference <= tolerance:
+        raise InputError(
+            f"{what} gives results that differ from the source by {difference:.1e} of the largest value, more than "
+            f"{tolerance:.0e}; it was not kept"
+        )
+    return difference

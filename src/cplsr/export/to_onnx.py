@@ -1,0 +1,180 @@
+"""An ONNX graph: pixels in, embeddings or class probabilities out, for any number of images."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.preprocess import RESIZE_FACTOR
+from cplsr.episodes.prototypes import cosine_logits, normalize
+from cplsr.errors import InputError
+from cplsr.export.destination import check_free_file
+from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.quiet import quiet_exporter
+from cplsr.files import new_file
+
+TOLERANCE = 1e-4
+_LARGEST_FILE = (1 << 31) - (1 << 24)
+"""A protobuf file ends at 2 GB; a little of that is the graph itself."""
+
+
+@dataclass(frozen=True)
+class PrototypeHead:
+    """What turns embeddings into class probabilities: softmax over temperature · cos(embedding, prototype)."""
+
+    classes: tuple[str, ...]
+    prototypes: Float[Tensor, "classes dim"]
+    temperature: float
+
+
+class EmbeddingGraph(nn.Module):
+    """The computation of an exported graph, as a module."""
+
+    def __init__(self, backbone: Backbone, head: PrototypeHead | None) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.temperature = 1.0 if head is None else head.temperature
+        self.prototypes: Tensor | None
+        self.register_buffer("prototypes", None if head is None else normalize(head.prototypes.float().cpu()))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(batch, 3, size, size) -> embeddings (batch, dim), or probabilities (batch, classes)."""
+        # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
+        embeddings = self.backbone(pixels, between=_nothing)
+        if self.prototypes is None:
+            return embeddings
+        return cosine_logits(embeddings, self.prototypes, self.temperature).softmax(dim=-1)
+
+
+def export_onnx(
+    backbone: Backbone, path: str | Path, *, raw_pixels: bool = False, head: PrototypeHead | None = None
+) -> Exported:
+    """Write one `.onnx` file with the input `pixels` and the output `embedding`, or `probabilities` with a `head`.
+
+    raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+
+    An adapter is folded into the weights where that is possible; where it is not, the graph contains it. Mean, std,
+    image size, class names and the like are in the file's `metadata_props`, as json. The graph is run by ONNX Runtime
+    with one image and with three, and compared with `backbone`, before the file takes its place.
+    """
+    path = Path(path)
+    check_free_file(path, ".onnx")
+    _require_onnx()
+    source = on_cpu(backbone)
+    _check_head(source, head)
+    inside, merged = _inside(source)
+    if (size := _bytes_of(inside)) > _LARGEST_FILE:
+        raise InputError(
+            f"{source.source!r} takes {size / 1e9:.1f} GB, and an ONNX file at most 2: give --to transformers"
+        )
+    graph = EmbeddingGraph(inside, head).eval()
+    model = _trace(graph, raw_pixels=raw_pixels)
+    for name, value in graph_metadata(source, raw_pixels=raw_pixels, head=head).items():
+        model.metadata_props.add(key=name, value=value)
+    content: bytes = model.SerializeToString()
+    difference = _compare(content, EmbeddingGraph(source, head), raw_pixels=raw_pixels)
+    with new_file(path, "wb") as stream:
+        stream.write(content)
+    return Exported(path, merged=merged, difference=difference)
+
+
+def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | None) -> dict[str, str]:
+    """What a user of the graph has to know, as json: colors, sizes, classes, origin."""
+    told: dict[str, Any] = {
+        "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
+        "mean": list(source.mean),
+        "std": list(source.std),
+        "image_size": source.image_size,
+        "resize_to": int(RESIZE_FACTOR * source.image_size),
+        "pooling": source.pooling,
+        **origin(source),
+    }
+    if head is not None:
+        told |= {"classes": list(head.classes), "temperature": head.temperature}
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in told.items()}
+
+
+def _nothing(layer: int, tokens: Tensor) -> Tensor:
+    return tokens
+
+
+def _require_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"ONNX export needs {error.name}: pip install 'cplsr[onnx]'") from error
+
+
+def _check_head(backbone: Backbone, head: PrototypeHead | None) -> None:
+    if head is None:
+        return
+    wanted = (len(head.classes), backbone.dim)
+    if tuple(head.prototypes.shape) != wanted or not head.classes:
+        raise InputError(
+            f"prototypes have the shape {tuple(head.prototypes.shape)}; {len(head.classes)} classes and embeddings of "
+            f"{backbone.dim} numbers want {wanted}"
+        )
+
+
+def _inside(source: Backbone) -> tuple[Backbone, bool]:
+    """The backbone that goes into the graph, and whether an adapter was folded into it."""
+    if source.adapter is None:
+        return source, False
+    try:
+        return merged_copy(source), True
+    except InputError:
+        return source, False
+
+
+def _bytes_of(module: nn.Module) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+
+
+def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
+    images = probe_images(graph.backbone, 2, raw=raw_pixels)
+    with quiet_exporter(), torch.no_grad():
+        program = torch.onnx.export(
+            graph,
+            (images,),
+            dynamo=True,
+            input_names=["pixels"],
+            output_names=["embedding" if graph.prototypes is None else "probabilities"],
+            dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
+            external_data=False,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave nothing back")
+    return program.model_proto
+
+
+def _compare(content: bytes, reference: EmbeddingGraph, *, raw_pixels: bool) -> float:
+    """The larger difference of a batch of one and a batch of three."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    batch = session.get_inputs()[0].shape[0]
+    if isinstance(batch, int):
+        kind = getattr(reference.backbone.adapter, "kind", "none")
+        raise InputError(
+            f"the graph would take batches of {batch} images only (adapter: {kind}), because the batch size was asked "
+            "for as a plain number on the way, so it was not written: use this model inside cplsr"
+        )
+    differences = []
+    for count in (1, 3):
+        images = probe_images(reference.backbone, count, raw=raw_pixels)
+        result = torch.from_numpy(session.run(None, {"pixels": images.numpy()})[0])
+        with torch.inference_mode():
+            differences.append(checked_difference(result, reference(images), TOLERANCE, "the ONNX graph"))
+    return max(differences)

@@ -1,0 +1,91 @@
+"""A folder that `transformers.AutoModel.from_pretrained` opens, adapter folded in, without this package."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.preprocess import RESIZE_FACTOR
+from cplsr.export.destination import check_free_folder
+from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.folder_readme import folder_readme
+from cplsr.export.quiet import quiet_transformers
+from cplsr.files import access_like_folder, new_file, new_folder, write_json
+
+TOLERANCE = 1e-5
+
+
+def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
+    """Write `config.json`, `model.safetensors`, `preprocessor_config.json`, `README.md` and `export.json` to `path`.
+
+    Position embeddings are stored for the image size of `backbone`. The folder is opened again by transformers and
+    compared with `backbone` before it takes its place.
+    """
+    path = Path(path)
+    check_free_folder(path)
+    source = on_cpu(backbone)
+    plain = merged_copy(source)
+    told = origin(source)
+    with new_folder(path) as folder:
+        with quiet_transformers():
+            plain.model.save_pretrained(folder)  # type: ignore[operator]
+        for weights in folder.glob("*.safetensors"):  # written for the owner alone, unlike everything else
+            access_like_folder(weights)
+        write_json(folder / "preprocessor_config.json", processor_config(plain))
+        write_json(folder / "export.json", told)
+        with new_file(folder / "README.md") as stream:
+            stream.write(folder_readme(plain, told))
+        difference = _compare(folder, source)
+    _tell_of_the_crop(plain)
+    return Exported(path, merged=source.adapter is not None, difference=difference)
+
+
+def processor_config(backbone: Backbone) -> dict[str, Any]:
+    """`preprocessor_config.json`: the same stretch, crop and colors, in the words of transformers.
+
+    `BitImageProcessor` is the one that both resizes to a given height and width and crops, in every version.
+    """
+    size = backbone.image_size
+    resized = int(RESIZE_FACTOR * size)
+    return {
+        "image_processor_type": "BitImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"height": resized, "width": resized},
+        "resample": 3,  # Pillow's BICUBIC
+        "do_center_crop": True,
+        "crop_size": {"height": size, "width": size},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(backbone.mean),
+        "image_std": list(backbone.std),
+    }
+
+
+def _tell_of_the_crop(plain: Backbone) -> None:
+    size = plain.image_size
+    margin = (int(RESIZE_FACTOR * size) - size) / 2
+    if round(margin) != int(margin):
+        warnings.warn(
+            f"at {size} px the image processor of transformers crops from pixel {int(margin)} on, cplsr from pixel "
+            f"{round(margin)}: README.md in the folder has the exact preprocessing",
+            stacklevel=3,
+        )
+
+
+def _compare(folder: Path, source: Backbone) -> float:
+    from transformers import AutoModel
+
+    with quiet_transformers():
+        model = AutoModel.from_pretrained(folder).eval()
+    images = probe_images(source, 2)
+    with torch.inference_mode():
+        hidden: Tensor = model(images).last_hidden_state
+        result = hidden[:, 0] if source.pooling == "cls" else hidden[:, -source.patches :].mean(dim=1)
+        return checked_difference(result, source(images), TOLERANCE, f"the folder, opened by {type(model).__name__},")
