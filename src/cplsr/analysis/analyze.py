@@ -1,0 +1,304 @@
+"""What an adapter changed: every measure of this package on some domains, before and after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from numpy import ndarray
+from torch import Tensor
+
+from cplsr.adapters.attach import adapter_of, detach
+from cplsr.adapters.coalescent import Coalescent
+from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.analysis.attention import AttentionEntropy, attention_entropy, cls_attention
+from cplsr.analysis.attention_view import attention_picture
+from cplsr.analysis.bound import NOT_ESTIMATED, PROXY_FOLDS, PROXY_IMAGES, bound_terms, proxy_distance, unit_moments
+from cplsr.analysis.cost import cost_rows
+from cplsr.analysis.findings import ATTENTION, Analysis, AttentionPicture, DomainAnalysis, Measures
+from cplsr.analysis.spectra import HeadChange, head_changes
+from cplsr.analysis.spread import within_between
+from cplsr.analysis.umap_view import Panel, Stage, make_panel, require_umap
+from cplsr.data.decode import decode
+from cplsr.environment import installed_version, versions
+from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.progress import progress_bar
+from cplsr.reservation.moments import choose_statistics_images
+
+if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.domain import Domain
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """A few images of a domain for everything about attention, spread over its classes."""
+
+    pixels: UInt8[Tensor, "images 3 size size"]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What a backbone made of one domain; `maps` are of the last layer, for the pictures."""
+
+    embeddings: Embeddings
+    entropy: AttentionEntropy
+    maps: Float[Tensor, "pictures heads side side"] | None
+
+
+def analyze(
+    backbone: Backbone,
+    adapter_source: str | Path | None,
+    domains: Mapping[str, Domain],
+    base: Domain | None = None,
+    *,
+    adapter_name: str | None = None,
+    images_per_class: int | None = 100,
+    shots: tuple[int, ...] = (1, 5),
+    way: int = 5,
+    seed: int = 0,
+    cache: EmbeddingCache | None = None,
+    umap: bool = False,
+    attention_images: int = 0,
+    entropy_images: int = 32,
+    cost: bool = False,
+    batch_size: int = 64,
+    workers: int | None = None,
+    strict: bool = False,
+) -> Analysis:
+    """Measure the frozen backbone, and a stored adapter on it, on target domains and on the base domain.
+
+    domains: target domains by the name they get in the results.
+    base: the domain of training; it is measured too, and the distance of every target from it.
+    images_per_class: at most so many images of each class, drawn by `seed`; `None` takes all.
+    cache: where embeddings are looked up and kept; `None` keeps none.
+    umap: also coordinates in two dimensions. cost: also what adapters cost at several image sizes, timed here.
+    attention_images: of how many images of each domain to make pictures of attention.
+    entropy_images: over how many images of each domain the entropy of attention is averaged.
+    """
+    settings = {
+        "images_per_class": images_per_class, "shots": list(shots), "way": way, "seed": seed, "umap": umap,
+        "attention_images": attention_images, "entropy_images": entropy_images, "cost": cost,
+        "proxy_images": PROXY_IMAGES, "proxy_folds": PROXY_FOLDS,
+    }  # fmt: skip
+    _check_request(backbone, domains, base, settings)
+    stored = None if adapter_source is None else read_adapter_info(adapter_source)
+    chosen, base_name = _choose(domains, base, images_per_class, seed)
+    samples = {
+        name: _sample(domain, backbone.image_size, max(entropy_images, attention_images), seed)
+        for name, domain in chosen.items()
+    }
+
+    def look(name: str) -> _Seen:
+        pixels = samples[name].pixels
+        return _Seen(
+            embed_domain(backbone, chosen[name], batch_size=batch_size, workers=workers, strict=strict, cache=cache),
+            attention_entropy(backbone, pixels[:entropy_images]),
+            cls_attention(backbone, pixels[:attention_images]) if attention_images else None,
+        )
+
+    seen: dict[Stage, dict[str, _Seen]] = {"before": {name: look(name) for name in chosen}}
+    adapter: dict[str, Any] | None = None
+    heads: tuple[HeadChange, ...] = ()
+    if stored is not None:
+        seen["after"], told, heads = _with_adapter(backbone, stored, chosen, look)
+        adapter = {"name": adapter_name or stored.folder.name, **told}
+        heads = _with_entropy_change(heads, seen)
+    notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, cost), *_use_same_images(chosen, seen, way)]
+    return Analysis(
+        backbone=backbone.description(),
+        adapter=adapter,
+        versions=versions(),
+        settings={**settings, "base": base_name, "data": {name: _describe(domain) for name, domain in chosen.items()}},
+        domains={name: _measure_domain(name, seen, base_name, settings) for name in chosen},
+        heads=heads,
+        cost=cost_rows(backbone) if cost else (),
+        panels=_panels(seen) if umap else (),
+        pictures=_pictures(samples, seen),
+        notes=tuple(notes),
+    )
+
+
+def _check_request(
+    backbone: Backbone, domains: Mapping[str, Domain], base: Domain | None, settings: dict[str, Any]
+) -> None:
+    if not domains and base is None:
+        raise InputError("there is no domain to analyze: give at least one target or the base domain")
+    if backbone.adapter is not None:
+        raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
+    if not settings["shots"] or min(settings["shots"]) < 1:
+        raise InputError(f"shots are {settings['shots']}: give at least one, each at least 1")
+    if settings["entropy_images"] < 1 or settings["attention_images"] < 0:
+        raise InputError(
+            f"attention of {settings['entropy_images']} images and pictures of {settings['attention_images']} were "
+            "asked for: give at least 1 and at least 0"
+        )
+    if settings["umap"]:
+        require_umap()
+
+
+def _choose(
+    domains: Mapping[str, Domain], base: Domain | None, images_per_class: int | None, seed: int
+) -> tuple[dict[str, Domain], str | None]:
+    """The images to look at, the base domain's first, and its name."""
+    named = dict(domains)
+    base_name = None
+    if base is not None:
+        base_name = f"{base.name} (base)" if base.name in domains else base.name
+        named = {base_name: base, **domains}
+    chosen = {}
+    for name, domain in named.items():
+        generator = torch.Generator().manual_seed(seed)
+        rows = choose_statistics_images(torch.tensor(domain.labels), images_per_class, generator=generator)
+        chosen[name] = domain.select(rows.numpy()).without_empty_classes()
+    return chosen, base_name
+
+
+def _sample(domain: Domain, size: int, count: int, seed: int) -> _Sample:
+    indices = one_class_after_another(domain.labels, seed)[:count]
+    batches = list(decode(domain, size, indices=indices, workers=0, description=f"reading {domain.name}"))
+    if not any(len(batch.indices) for batch in batches):
+        raise InputError(f"none of {len(indices)} images of {domain.name} can be read: see `cplsr data doctor`")
+    names = tuple(domain.image_name(int(index)) for batch in batches for index in batch.indices)
+    return _Sample(torch.cat([batch.pixels for batch in batches]), names)
+
+
+def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int64[ndarray, "images"]:
+    """All positions in a random order that takes one image of each class before a second of any."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    turn = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels[order] == label)
+        turn[members] = np.arange(len(members))
+    return order[np.argsort(turn, kind="stable")]
+
+
+def _with_adapter(
+    backbone: Backbone, stored: AdapterInfo, chosen: Mapping[str, Domain], look: Callable[[str], _Seen]
+) -> tuple[dict[str, _Seen], dict[str, Any], tuple[HeadChange, ...]]:
+    """Look at all domains with the adapter on, and at the adapter itself; it is taken off again."""
+    load_adapter(backbone, stored.folder)
+    try:
+        adapter = adapter_of(backbone)
+        parameters = sum(parameter.numel() for parameter in adapter.parameters())
+        told = {"kind": stored.kind, "fingerprint": adapter.fingerprint, "parameters": parameters}
+        heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
+        return {name: look(name) for name in chosen}, told, heads
+    finally:
+        detach(backbone)
+
+
+def _with_entropy_change(heads: tuple[HeadChange, ...], seen: dict[Stage, dict[str, _Seen]]) -> tuple[HeadChange, ...]:
+    """Every head with the change of its class token's entropy, averaged over the domains."""
+    before, after = (torch.stack([s.entropy.cls for s in seen[stage].values()]).mean(0) for stage in seen)
+    change = after - before
+    return tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
+
+
+def _use_same_images(chosen: Mapping[str, Domain], seen: dict[Stage, dict[str, _Seen]], way: int) -> list[str]:
+    """Leave out, in place, images that one stage lacks and classes with a single one; returns remarks on the data."""
+    notes = []
+    for name, domain in chosen.items():
+        stages = [by_name[name].embeddings for by_name in seen.values()]
+        common = stages[0].indices
+        for other in stages[1:]:
+            common = np.intersect1d(common, other.indices)
+        labels = domain.labels[common]
+        counts = np.bincount(labels, minlength=len(domain.classes))
+        common = common[counts[labels] > 1]
+        for by_name in seen.values():
+            by_name[name] = replace(by_name[name], embeddings=by_name[name].embeddings.only(common))
+        if (classes := int((counts > 1).sum())) < max(way, 2):
+            raise InputError(f"{name} has {classes} classes with two images or more, fewer than way {way}: lower --way")
+        notes += [f"{name}: {flag}" for flag in domain.flags]
+        left_out = [domain.classes[label] for label in np.flatnonzero(counts <= 1)]
+        notes += [f"{name}: class {c} was left out, because a spread needs at least 2 images" for c in left_out]
+        if failed := len(domain) - int(counts.sum()):
+            notes.append(f"{name}: {failed} images could not be read and were left out")
+    return notes
+
+
+def _measure_domain(
+    name: str, seen: dict[Stage, dict[str, _Seen]], base_name: str | None, settings: dict[str, Any]
+) -> DomainAnalysis:
+    def measures(stage: Stage) -> Measures:
+        own = seen[stage][name]
+        moments = unit_moments(own.embeddings.vectors, own.embeddings.labels)
+        proxy = None
+        if base_name is not None and name != base_name:
+            base_vectors = seen[stage][base_name].embeddings.vectors
+            proxy = proxy_distance(base_vectors, own.embeddings.vectors, seed=settings["seed"])
+        return Measures(
+            within_between=within_between(moments),
+            bound={shot: bound_terms(moments, shot=shot, way=settings["way"]) for shot in settings["shots"]},
+            proxy_distance=proxy,
+            attention_entropy=own.entropy.cls.tolist(),
+            attention_entropy_rows=own.entropy.rows.tolist(),
+        )
+
+    images = len(seen["before"][name].embeddings)
+    return DomainAnalysis(images, measures("before"), measures("after") if "after" in seen else None)
+
+
+def _panels(seen: dict[Stage, dict[str, _Seen]]) -> tuple[Panel, ...]:
+    panels = []
+    with progress_bar(len(seen) * len(seen["before"]), "UMAP", unit="panel") as bar:
+        for name in seen["before"]:
+            for stage, by_name in seen.items():
+                own = by_name[name].embeddings
+                panels.append(make_panel(name, stage, own.classes, own.vectors, own.labels))
+                bar.update()
+    return tuple(panels)
+
+
+def _pictures(samples: Mapping[str, _Sample], seen: dict[Stage, dict[str, _Seen]]) -> tuple[AttentionPicture, ...]:
+    pictures = []
+    for domain, stem in zip(samples, file_stems(list(samples)), strict=True):
+        maps = [stage for by_name in seen.values() if (stage := by_name[domain].maps) is not None]
+        for number, tiles in enumerate(zip(*maps, strict=True)):
+            picture = attention_picture(samples[domain].pixels[number], *tiles)
+            file = f"{ATTENTION}/{stem}-{number}.png"
+            pictures.append(AttentionPicture(domain, samples[domain].names[number], file, picture))
+    return tuple(pictures)
+
+
+def file_stems(names: list[str]) -> list[str]:
+    """Names as parts of file names on any system: other letters become `_`, and equal ones get a number."""
+    stems: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^a-z0-9_-]+", "_", name.lower()).strip("_") or "domain"
+        stem, number = plain, 1
+        while stem in stems:
+            number += 1
+            stem = f"{plain}_{number}"
+        stems.append(stem)
+    return stems
+
+
+def _describe(domain: Domain) -> dict[str, Any]:
+    return {"name": domain.name, "classes": len(domain.classes), "fingerprint": domain.fingerprint}
+
+
+def _adapter_notes(backbone: Backbone, stored: AdapterInfo | None, cost: bool) -> list[str]:
+    """Where the adapter is looked at otherwise than it was trained, and what else the figures do not say themselves."""
+    notes = []
+    if stored is not None:
+        for setting in ("image_size", "pooling", "fingerprint"):
+            trained, used = stored.backbone.get(setting), getattr(backbone, setting)
+            if trained not in (None, used):
+                what = "backbone" if setting == "fingerprint" else setting.replace("_", " ")
+                notes.append(f"the adapter was trained with another {what} than it is analyzed with: {trained}")
+        if stored.kind == "soft_prompts":
+            notes.append("with prompts every row of attention is longer, and its entropy larger for that reason alone")
+    if cost and installed_version("matplotlib") is None:
+        notes.append("the cost curves were not drawn: matplotlib is missing (pip install 'cplsr[viz]')")
+    return notes

@@ -1,0 +1,230 @@
+"""`cplsr analyze`: what an adapter changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from cplsr.cli.backbone_arguments import BackboneArguments
+from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_targets, split_name
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.analysis.findings import Analysis, DomainAnalysis, Measures
+    from cplsr.report.tables import Table
+
+SHOWN_HEADS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyze(BackboneArguments):
+    """Look at what an adapter changed: how tight classes lie, the terms of the bound, where attention goes, every C.
+
+    Without --adapter only the frozen backbone is looked at. Everything goes into one folder that `cplsr report` reads.
+    """
+
+    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Where to look, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
+    adapter: str | None = None
+    """What was trained: adapter folder, run folder or hf:user/name, or NAME=…"""
+    base: str | None = None
+    """The domain it was trained on: looked at too, and the distance of every target from it."""
+    out: Path
+    """Folder for the results; an older analysis there is replaced."""
+    umap: bool = False
+    """Also embeddings in two dimensions before and after, as in the paper (needs cplsr[viz])."""
+    attention: int = 0
+    """Of so many images of each domain, a picture of what the class token looks at."""
+    cost: bool = False
+    """Also what adapters cost at several image sizes, timed on this machine (a minute or two)."""
+    images_per_class: int = 100
+    """At most so many images of each class; 0 takes all."""
+    shots: tuple[int, ...] = (1, 5)
+    """Support images of each class, in the terms of the bound."""
+    way: int = 5
+    """Classes in an episode, in the terms of the bound."""
+    seed: int = 0
+    """Which images are drawn."""
+    batch_size: int = 64
+    """Images embedded at a time."""
+    workers: int | None = None
+    """Processes that decode images. Default: up to 2."""
+    strict: bool = False
+    """Stop at an image that cannot be read instead of leaving it out."""
+    cache: bool = True
+    """Look embeddings up in the cache and keep new ones there."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, measure, write the folder, show tables."""
+    from rich.console import Console
+
+    options = tyro.cli(Analyze, args=arguments, prog="cplsr analyze")
+    analysis = run(options)
+    analysis.write(options.out)
+    console = Console()
+    for table in tables(analysis):
+        console.print(table.to_rich())
+    for note in analysis.notes:
+        console.print(f"note: {note}", style="yellow", highlight=False, markup=False)
+    console.print(f"written to {options.out}", highlight=False, markup=False)
+    return 0
+
+
+def run(options: Analyze) -> Analysis:
+    """Open domains, backbone and adapter, and measure."""
+    if not options.target and options.base is None:
+        raise InputError("there is nothing to look at: give --target NAME=FOLDER, or --target digits for a try")
+    from cplsr.analysis.analyze import analyze
+    from cplsr.analysis.findings import check_output
+    from cplsr.data.open import open_domain
+    from cplsr.evaluation.cache import EmbeddingCache
+
+    check_output(options.out)
+    name, source = (None, None) if options.adapter is None else split_name(options.adapter)
+    image_size = options.image_size or adapters_image_size([] if source is None else [source])
+    targets = open_targets(options.target, strict=options.strict)
+    base = None if options.base is None else open_domain(options.base, strict=options.strict)
+    return analyze(
+        options.load(image_size),
+        source,
+        targets,
+        base,
+        adapter_name=name or (None if source is None else default_adapter_name(source)),
+        images_per_class=options.images_per_class or None,
+        shots=options.shots,
+        way=options.way,
+        seed=options.seed,
+        cache=EmbeddingCache() if options.cache else None,
+        umap=options.umap,
+        attention_images=options.attention,
+        cost=options.cost,
+        batch_size=options.batch_size,
+        workers=options.workers,
+        strict=options.strict,
+    )
+
+
+def tables(analysis: Analysis) -> Iterator[Table]:
+    """What was measured, one table after the other; only those that have rows."""
+    yield domain_table(analysis)
+    yield bound_table(analysis)
+    if analysis.heads:
+        yield head_table(analysis)
+    if analysis.cost:
+        yield cost_table(analysis)
+
+
+def domain_table(analysis: Analysis) -> Table:
+    """Each domain in one row: tightness of classes, distance from the base domain, entropy of attention."""
+    from cplsr.report.tables import Cell, Table
+
+    def entropy(measures: Measures) -> float:
+        heads = [value for layer in measures.attention_entropy for value in layer]
+        return sum(heads) / len(heads)
+
+    rows = [
+        (
+            Cell(name),
+            Cell(f"{domain.images:,}"),
+            Cell(_before_after(domain, lambda m: m.within_between)),
+            Cell(_before_after(domain, lambda m: m.proxy_distance)),
+            Cell(_before_after(domain, entropy)),
+        )
+        for name, domain in analysis.domains.items()
+    ]
+    columns = ("domain", "images", "spread within classes\n/ between them", "distance\nfrom base", "attention\nentropy")
+    return Table(
+        "What the embeddings look like" + _stages(analysis),
+        columns,
+        tuple(rows),
+        caption="Spread: smaller is better separated. Distance: 0 not to be told apart, 2 always. "
+        "Entropy of the class token's attention in nats, mean of layers and heads: smaller looks at fewer places.",
+    )
+
+
+def bound_table(analysis: Analysis) -> Table:
+    """The terms of the bound, a row for each domain and shot."""
+    from cplsr.report.tables import Cell, Table
+
+    names = {
+        "tr_sigma": "spread between\nclasses tr Σ",
+        "tr_sigma_tau": "within them\ntr Σ_τ",
+        "V_tr": "unequal spread\nV_tr",
+        "V_wit": "within-class\nV_wit",
+        "Ed2": "distances\nEd²",
+        "base_term": "base\nterm",
+    }
+    rows = []
+    for name, domain in analysis.domains.items():
+        for shot in domain.before.bound:
+            figures = (Cell(_before_after(domain, partial(_term, shot, term))) for term in names)
+            rows.append((Cell(name), Cell(str(shot)), *figures))
+    return Table(
+        "Terms of the generalization bound (Eq. 14-17)" + _stages(analysis),
+        ("domain", "shot", *names.values()),
+        tuple(rows),
+        caption=f"A base term of 1 or more, of at most {analysis.settings['way'] - 1} at this way, bounds nothing: "
+        "read it as a comparison.",
+    )
+
+
+def head_table(analysis: Analysis) -> Table:
+    """The heads that changed most."""
+    from cplsr.report.tables import Cell, Table
+
+    rows = [
+        (
+            Cell(str(head.layer)),
+            Cell(str(head.head)),
+            Cell(f"{head.distance:.3f}"),
+            Cell(f"{head.singular_min:.2f}–{head.singular_max:.2f}"),
+            Cell(f"{head.condition:.2f}"),
+            Cell(f"{head.asymmetry:.3f}"),
+            Cell("" if head.entropy_change is None else f"{head.entropy_change:+.3f}"),
+        )
+        for head in analysis.heads[:SHOWN_HEADS]
+    ]
+    columns = (
+        "layer", "head", "distance from\nidentity ‖C−I‖", "singular\nvalues", "condition", "asymmetry",
+        "entropy\nchange",
+    )  # fmt: skip
+    shown = f", {SHOWN_HEADS} of {len(analysis.heads)}" if len(analysis.heads) > SHOWN_HEADS else ""
+    return Table(f"Heads that changed most{shown}", columns, tuple(rows), left=2)
+
+
+def cost_table(analysis: Analysis) -> Table:
+    """Parameters, operations and time by adapter and image size."""
+    from cplsr.report.tables import Cell, Table
+
+    rows = [
+        (
+            Cell(row.adapter),
+            Cell(str(row.image_size)),
+            Cell(f"{row.tokens:,}"),
+            Cell(f"{row.parameters:,}"),
+            Cell(f"{row.flops / 1e9:.3f}"),
+            Cell("" if row.seconds is None else f"{1000 * row.seconds:.1f}"),
+        )
+        for row in analysis.cost
+    ]
+    columns = ("adapter", "image size", "tokens", "parameters", "billion operations\nper image", "ms per image")
+    return Table("What adapters cost in a forward pass", columns, tuple(rows))
+
+
+def _term(shot: int, term: str, measures: Measures) -> float:
+    return getattr(measures.bound[shot], term)
+
+
+def _stages(analysis: Analysis) -> str:
+    return "" if analysis.adapter is None else ": frozen → adapted"
+
+
+def _before_after(domain: DomainAnalysis, measure: Callable[[Measures], float | None]) -> str:
+    figures = [measure(stage) for stage in (domain.before, domain.after) if stage is not None]
+    return "" if figures[0] is None else " → ".join(f"{figure:.4g}" for figure in figures)

@@ -1,0 +1,40 @@
+"""Domains of plain colors, small enough to analyze in a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.data.domain import Domain, UnreadableImageError
+
+
+@dataclass(frozen=True)
+class ColorReader:
+    """Image i is noise around one color; images in `bad` cannot be read."""
+
+    colors: np.ndarray
+    bad: frozenset = frozenset()
+
+    def __call__(self, index):
+        if index in self.bad:
+            raise UnreadableImageError("broken on purpose")
+        noise = np.random.default_rng(index).integers(-30, 30, (20, 20, 3))
+        return Image.fromarray(np.clip(self.colors[index] + noise, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture
+def color_domain() -> Callable[..., Domain]:
+    def make(name="colors", classes=4, per_class=5, bad=(), seed=0, flags=()):
+        generator = np.random.default_rng(seed)
+        labels = np.arange(classes * per_class) % classes
+        centers = generator.integers(60, 190, (classes, 3))
+        colors = np.clip(centers[labels] + generator.integers(-30, 30, (len(labels), 3)), 0, 255)
+        identities = tuple(f"{label}/{index}.png?{name}{seed}" for index, label in enumerate(labels))
+        names = tuple(f"color {c}" for c in range(classes))
+        return Domain(name, names, labels, identities, ColorReader(colors, frozenset(bad)), flags=flags)
+
+    return make
