@@ -1,0 +1,198 @@
+"""From rows of settings to runs: every row at every shot and seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cplsr.adapters.kinds import accepts_option
+from cplsr.errors import InputError
+from cplsr.evaluation.results import FROZEN
+from cplsr.training.settings import TrainingSettings
+
+Rates = Literal["shared", "own", "both"]
+OWN_RATE = ", own rate"
+"""What the name of a row ends with where it is trained at its own learning rate."""
+
+_PER_RUN = frozenset({"shot", "seed"})
+_KINDS: dict[str, Any] = {
+    **{name: kind for name, kind in typing.get_type_hints(TrainingSettings).items() if name not in _PER_RUN},
+    "adapter": str,
+    "adapter_options": dict,
+    "lr_own": float,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: an adapter with its options, and the training settings that differ from the common ones.
+
+    adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
+    lr_own: the learning rate that suits this row, for comparisons that give every row its own.
+    """
+
+    name: str
+    adapter: str
+    adapter_options: dict[str, Any]
+    overrides: dict[str, Any]
+    lr_own: float | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row at one shot and seed; the name of its files follows from them."""
+
+    row: str
+    adapter: str
+    adapter_options: dict[str, Any]
+    settings: TrainingSettings
+
+    @property
+    def frozen(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.adapter == FROZEN
+
+    @property
+    def name(self) -> str:
+        """Unique among the runs of an ablation, and fit for a file name."""
+        return f"{slug(self.row)}-{self.settings.shot}shot-seed{self.settings.seed}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.row}, {self.settings.shot}-shot, seed {self.settings.seed}"
+
+
+def read_rows(
+    tables: Mapping[str, Any], *, adapter: str = "coalescent", adapter_options: Mapping[str, Any] | None = None
+) -> list[Row]:
+    """Rows from the tables of a recipe; a misspelt name or a value of a wrong kind is an error that says so.
+
+    adapter, adapter_options: of the rows that name no adapter.
+    """
+    if not tables:
+        raise InputError('there is no row to run: write at least one table like [rows."CP + PE"] into the recipe')
+    rows = [_read_row(name, table, adapter, dict(adapter_options or {})) for name, table in tables.items()]
+    seen: dict[str, str] = {}
+    for row in rows:
+        for name in (row.name, row.name + OWN_RATE):
+            if seen.setdefault(slug(name), row.name) != row.name:
+                raise InputError(
+                    f"the rows {seen[slug(name)]!r} and {row.name!r} would share their files ({slug(name)}-…): "
+                    "rename one of them"
+                )
+    return rows
+
+
+def plan_runs(
+    rows: Iterable[Row],
+    common: TrainingSettings,
+    *,
+    shots: Sequence[int],
+    seeds: Sequence[int],
+    rates: Rates = "shared",
+    own_rates: Mapping[str, float] | None = None,
+) -> list[Run]:
+    """Every row at every shot and seed, row by row.
+
+    common: settings of all rows, where a row says nothing else; its shot and seed are replaced.
+    rates: train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is trained
+        at the shared one; where a row has one, the name of its runs ends with `, own rate`.
+    own_rates: rates by row name, which stand in for the rows' `lr_own`.
+    """
+    for what, numbers in (("shots", shots), ("seeds", seeds)):
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise InputError(f"{what} are {list(numbers)}: give at least one, each once")
+    runs = []
+    for row in rows:
+        for name, changes in _variants(row, rates, (own_rates or {}).get(row.name, row.lr_own)):
+            for shot in shots:
+                for seed in seeds:
+                    try:
+                        settings = replace(common, **{**row.overrides, **changes, "shot": shot, "seed": seed})
+                    except InputError as error:
+                        raise InputError(f"row {row.name!r}: {error}") from error
+                    runs.append(Run(name, row.adapter, row.adapter_options, settings))
+    return runs
+
+
+def choose_runs(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:
+    """The runs of the named rows, in their old order; without names all of them."""
+    names = list(dict.fromkeys(run.row for run in runs))
+    wanted: set[str] = set()
+    for name in only:
+        found = {row for row in names if row in (name, name + OWN_RATE)}
+        if not found:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, names))}"
+            raise InputError(f"there is no row {name!r} among those to run: {hint}")
+        wanted |= found
+    return [run for run in runs if not only or run.row in wanted]
+
+
+def slug(name: str) -> str:
+    """A row's name as part of a file name: small letters, digits and dots, all else a hyphen."""
+    return re.sub(r"[^\w.]+", "-", name.lower()).strip("-.")
+
+
+def _variants(row: Row, rates: Rates, own: float | None) -> list[tuple[str, dict[str, float]]]:
+    """Names and learning rates under which a row is run."""
+    shared: tuple[str, dict[str, float]] = (row.name, {})
+    if own is None or row.adapter == FROZEN or rates == "shared":
+        return [shared]
+    tuned = (row.name + OWN_RATE, {"lr": own})
+    return [tuned] if rates == "own" else [shared, tuned]
+
+
+def _read_row(name: str, table: Any, adapter: str, adapter_options: dict[str, Any]) -> Row:
+    if not slug(name):
+        raise InputError(f"a row is called {name!r}: give it a name with a letter or a digit")
+    if not isinstance(table, Mapping):
+        raise InputError(
+            f'the row {name!r} is {table!r}; a table was wanted: write [rows."{name}"] and settings below it'
+        )
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        known = key.replace("-", "_")
+        if known not in _KINDS:
+            near = difflib.get_close_matches(known, _KINDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"a row may have {', '.join(_KINDS)}"
+            raise InputError(f"the row {name!r} has an unknown setting {key!r}: {hint}")
+        values[known] = _typed(name, key, value, _KINDS[known])
+    kind = values.pop("adapter", None)
+    options = values.pop("adapter_options", {} if kind is not None else adapter_options)
+    kind = kind or adapter
+    own = values.pop("lr_own", None)
+    if own is not None and not 0 < own < float("inf"):
+        raise InputError(f"the row {name!r} has lr_own = {own}: give a number above 0")
+    for option in options:
+        if kind == FROZEN or not accepts_option(kind, option):
+            raise InputError(
+                f"the row {name!r} gives {kind!r} the option {option!r}, which it does not have: remove it"
+            )
+    if kind != FROZEN:
+        accepts_option(kind, "seed")  # an unknown kind is refused here, before anything is trained
+    return Row(name, kind, dict(options), values, own)
+
+
+def _typed(row: str, key: str, value: Any, kind: Any) -> Any:
+    """The value as one of the setting's types."""
+    choices = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    for choice in choices:
+        if choice is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, choice) and (choice is bool) == isinstance(value, bool):
+            return value
+    wanted = "table" if kind is dict else choices[0].__name__
+    raise InputError(f"the row {row!r} sets {key} to {value!r}; {wanted} was wanted")
+
+
+def training_names() -> tuple[str, ...]:
+    """Names of the training settings that all runs share."""
+    return tuple(field.name for field in dataclasses.fields(TrainingSettings) if field.name not in _PER_RUN)

@@ -1,0 +1,156 @@
+"""What all runs of an ablation share, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from cplsr.ablation.plan import Run
+from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.load import load_backbone
+from cplsr.data.domain import Domain
+from cplsr.data.open import open_domain
+from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.embed import embed_domain
+from cplsr.evaluation.evaluate import EpisodeSettings
+from cplsr.training.base_images import decoded_images
+from cplsr.training.base_statistics import base_gaussians
+from cplsr.training.processes import Processes
+from cplsr.training.settings import TrainingSettings
+from cplsr.training.validation import hold_out_classes
+
+_NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
+_STATISTICS = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Backbone, data and evaluation of an ablation, by name: small enough to be sent to another machine.
+
+    backbone, image_size … antialias: as for `load_backbone`.
+    base, val: sources of the training images; `val` as for `train`.
+    targets: (name, source) of each domain to measure on; the name `None` stands for the domain's own.
+    shots: where `match_shot` is off, every adapter is measured at all of these.
+    threads: of torch in every run. Default: torch's own choice.
+    """
+
+    backbone: str
+    base: str
+    targets: tuple[tuple[str | None, str], ...]
+    val: str | None = None
+    image_size: int | None = None
+    heads: int | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    pooling: str = "cls"
+    precision: str = "fp32"
+    device: str = "auto"
+    antialias: bool = True
+    evaluation_episodes: int = 5000
+    evaluation_query: int = 15
+    match_shot: bool = True
+    shots: tuple[int, ...] = ()
+    batch_size: int = 64
+    workers: int | None = None
+    threads: int | None = None
+
+    def evaluation(self, settings: TrainingSettings) -> EpisodeSettings:
+        """The episodes a run is measured on: drawn by its own seed, so that those of several seeds are independent."""
+        return EpisodeSettings(
+            shots=(settings.shot,) if self.match_shot else self.shots,
+            way=settings.way,
+            query=self.evaluation_query,
+            episodes=self.evaluation_episodes,
+            seed=settings.seed,
+            prototype=settings.prototype,  # type: ignore[arg-type]
+        )
+
+    def decides(self, run: Run) -> dict[str, Any]:
+        """The part that a run's figures depend on."""
+        training_only = {"base", "val"} if run.frozen else set()
+        content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
+        content["shots"] = list(self.evaluation(run.settings).shots)
+        content["way"] = run.settings.way
+        content["prototype"] = run.settings.prototype
+        return content
+
+
+class Workspace:
+    """The backbone and the domains of a setup, opened when first asked for and then kept."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """The frozen backbone; whoever puts an adapter on it takes it off again."""
+        names = ("image_size", "heads", "mean", "std", "pooling", "device", "precision", "antialias")
+        return load_backbone(self.setup.backbone, **{name: getattr(self.setup, name) for name in names})
+
+    @cached_property
+    def targets(self) -> dict[str, Domain]:
+        """Domains to measure on, by name."""
+        targets: dict[str, Domain] = {}
+        for name, source in self.setup.targets:
+            domain = open_domain(source)
+            if (name or domain.name) in targets:
+                raise InputError(
+                    f"two targets are called {name or domain.name!r}: give one of them another name, as NAME={source}"
+                )
+            targets[name or domain.name] = domain
+        return targets
+
+    @cached_property
+    def _sources(self) -> tuple[Domain, Domain | None]:
+        base = open_domain(self.setup.base)
+        if self.setup.val is not None:
+            return base, open_domain(self.setup.val)
+        return base, None if base.validation is None else base.validation()
+
+    def training_domains(self, settings: TrainingSettings) -> tuple[Domain, Domain]:
+        """Base and validation domain of a run, held out by its seed where neither the setup nor the base has one."""
+        base, val = self._sources
+        return (base, val) if val is not None else hold_out_classes(base, way=settings.way, seed=settings.seed)
+
+    def check(self, runs: Iterable[Run]) -> None:
+        """Refuse what would fail after the training only: targets that cannot be opened or have too few images."""
+        for settings in {self.setup.evaluation(run.settings) for run in runs}:
+            for target, domain in self.targets.items():
+                for shot in settings.shots:
+                    try:
+                        EpisodeSampler(
+                            domain.labels,
+                            way=settings.way,
+                            shot=shot,
+                            query=settings.query,
+                            groups=domain.groups,
+                            seed=0,
+                        )
+                    except InputError as error:
+                        raise InputError(f"{target}: {error}") from error
+
+    def fill_caches(self, runs: Iterable[Run], *, targets: bool = True) -> None:
+        """Make everything that several runs need, so that runs that start together do not all make it at once.
+
+        targets: also embed the target domains with the frozen backbone.
+        """
+        alone, size, workers = Processes(), self.backbone.image_size, self.setup.workers
+        done: set[tuple[object, ...]] = set()
+        for settings in (run.settings for run in runs if not run.frozen):
+            base, val = self.training_domains(settings)
+            options = tuple(getattr(settings, name) for name in _STATISTICS) if settings.pe else ()
+            if (key := (base.fingerprint, val.fingerprint, options)) in done:
+                continue
+            done.add(key)
+            images, _ = (decoded_images(domain, size, processes=alone, workers=workers) for domain in (base, val))
+            if settings.pe:
+                base_gaussians(self.backbone, images, settings, processes=alone)
+        if targets:
+            for domain in self.targets.values():
+                embed_domain(
+                    self.backbone, domain, batch_size=self.setup.batch_size, workers=workers, cache=EmbeddingCache()
+                )

@@ -1,0 +1,299 @@
+"""`cplsr ablate`: many trainings, one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from cplsr.cli.evaluate import split_name
+from cplsr.cli.recipes import split_recipe
+from cplsr.cli.train import Train, parse_adapter_options
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.ablation.engines import Outcome
+    from cplsr.ablation.plan import Rates, Row, Run
+    from cplsr.ablation.run import Job
+    from cplsr.ablation.workspace import Setup, Workspace
+    from cplsr.report.tables import Table
+
+EXIT_FAILED_RUNS = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate(Train):
+    """Train and measure every row of a recipe at every shot and seed, and make one table of it.
+
+    `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
+    for every row a table [rows."NAME"] with what differs: adapter, adapter_options, pe, sst, lr, any training setting.
+    Options on the command line beat the common settings, not those of a row. What is finished in DIR is not done
+    again, and what was interrupted is continued.
+    """
+
+    rows: tyro.conf.Suppress[dict] = dataclasses.field(default_factory=dict)
+    """Rows of the recipe."""
+    shot: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    """Here `shots`."""
+    seed: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    """Here `seeds`."""
+    resume: tyro.conf.Suppress[bool] = True
+    """Always."""
+
+    out: Path | None = None
+    """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
+    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Where to measure, repeatable, as NAME=SOURCE or SOURCE; one here replaces all of the recipe."""
+    shots: tuple[int, ...] = (1, 5)
+    """Shots that every row is trained and measured at."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of the trainings; the evaluation episodes of a run are drawn by its seed too."""
+    evaluation_episodes: int = 5000
+    """Episodes of each target, shot and seed."""
+    evaluation_query: int = 15
+    """Query images of each class in them."""
+    match_shot: bool = True
+    """Measure each adapter only at the shot it was trained for."""
+    batch_size: int = 64
+    """Images embedded at a time."""
+
+    only: tuple[str, ...] = ()
+    """Run these rows only."""
+    list_runs: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """Show the runs and which are finished, and do nothing."""
+
+    rates: Literal["shared", "own", "both"] | None = None
+    """Learning rate: shared by all rows, a row's own (tuned, or lr_own) if it has one, or both. Default: shared, with
+    --tune own."""
+    lr_own: float | None = None
+    """Own rate of all rows, instead of those of the recipe and the tuned ones."""
+    tune: bool = False
+    """First choose the own rate of every row by validation accuracy, from short trainings; targets are not touched."""
+    tune_rates: tuple[float, ...] = (1e-5, 1e-4, 3e-4, 1e-3)
+    """Rates to choose from."""
+    tune_episodes: int = 30
+    """Base episodes of the short trainings."""
+
+    engine: Literal["local", "ray"] = "local"
+    """One run after the other, or all as tasks of ray."""
+    ray_address: str | None = None
+    """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
+    ray_workers: int | None = None
+    """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
+    ray_gpus: float = 0.0
+    """GPUs for each run."""
+
+
+NOT_REPEATED = frozenset(
+    {"rows", "shot", "seed", "resume", "out", "shots", "seeds", "only", "list_runs", "rates", "lr_own", "tune",
+     "tune_rates", "tune_episodes", "engine", "ray_address", "ray_workers", "ray_gpus"}
+)  # fmt: skip
+"""Options that say which runs and where, not how one of them is done."""
+
+
+def main(arguments: list[str]) -> int:
+    """Read the recipe, parse the options, run."""
+    default, rest = split_recipe(Ablate, arguments)
+    for name in ("shot", "seed"):
+        if getattr(default, name) is not None:
+            raise InputError(
+                f"the recipe sets {name}, but an ablation has several: write {name}s = [1, 5], for example"
+            )
+    kind = Annotated[Ablate, tyro.conf.arg(name="")]
+    options = tyro.cli(kind, default=default, args=rest, prog="cplsr ablate")
+    options = dataclasses.replace(options, target=options.target[len(default.target) :] or default.target)
+    if not options.rows:
+        raise InputError("there are no rows to run: give a recipe that has some, like recipes/ablation_mini.toml")
+    if options.out is None:
+        raise InputError("there is no folder for the runs: give --out DIR")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+    return run(options, [arguments[0], *repeated(options, default)], options.out)
+
+
+def run(options: Ablate, words: list[str], out: Path) -> int:
+    """Tune if asked to, do what is not done, and make the table; `words` repeat recipe and overrides."""
+    from cplsr.ablation.plan import choose_runs, read_rows
+    from cplsr.ablation.run import Job, state_of
+    from cplsr.ablation.workspace import Workspace
+
+    rows = read_rows(
+        options.rows, adapter=options.adapter, adapter_options=parse_adapter_options(options.adapter_options)
+    )
+    workspace = Workspace(setup_of(options))
+    if not options.list_runs:
+        check(options, rows)
+    failures = tune(options, rows, workspace, out) if options.tune and not options.list_runs else []
+    runs = plan(options, rows, out)
+    jobs = [Job.of(run, workspace.setup, out, command_of(run, words, out)) for run in choose_runs(runs, options.only)]
+    if options.list_runs:
+        show([list_of(jobs)])
+        return 0
+    waiting = [job for job in jobs if state_of(job) != "finished"]
+    if done := len(jobs) - len(waiting):
+        print(f"{done} of {len(jobs)} runs are finished already", file=sys.stderr)
+    names = list(dict.fromkeys(run.row for run in runs))
+    for outcome in outcomes(options, workspace, waiting):
+        failures += failures_of([outcome])
+        write_table(table_here(out, names, failures), out)
+    table = table_here(out, names, failures)
+    write_table(table, out)
+    show([table], otherwise=[table_here(out, names, failures, shots=[shot]) for shot in options.shots])
+    print(f"written to {out / 'table.md'}, table.tex and table.csv")
+    return EXIT_FAILED_RUNS if failures else 0
+
+
+def setup_of(options: Ablate) -> Setup:
+    """What all runs share."""
+    from cplsr.ablation.workspace import Setup
+
+    targets = tuple(split_name(text) for text in options.target)
+    names = {field.name for field in dataclasses.fields(Setup)} - {"targets"}
+    return Setup(targets=targets, **{name: getattr(options, name) for name in names})
+
+
+def check(options: Ablate, rows: Sequence[Row]) -> None:
+    """Refuse what cannot be run."""
+    if not options.target:
+        raise InputError("there is no target to measure on: give --target NAME=FOLDER, or --target digits for a try")
+    if not options.base and any(row.adapter != "frozen" for row in rows):
+        raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
+
+
+def plan(options: Ablate, rows: Sequence[Row], out: Path, rates: Rates | None = None) -> list[Run]:
+    """All runs of the recipe at the shots and seeds asked for."""
+    from cplsr.ablation.plan import plan_runs, training_names
+    from cplsr.ablation.tuning import read_rates
+    from cplsr.training.settings import TrainingSettings
+
+    common = TrainingSettings(**{name: getattr(options, name) for name in training_names()})
+    own = read_rates(out) if options.lr_own is None else {row.name: options.lr_own for row in rows}
+    rates = rates or options.rates or ("own" if options.tune else "shared")
+    return plan_runs(rows, common, shots=options.shots, seeds=options.seeds, rates=rates, own_rates=own)
+
+
+def tune(options: Ablate, rows: Sequence[Row], workspace: Workspace, out: Path) -> list[tuple[str, str]]:
+    """Choose the own rates and keep them in DIR/tuning.json; rows for which that was not possible, and why."""
+    from cplsr.ablation.plan import OWN_RATE, choose_runs
+    from cplsr.ablation.tuning import choose_rates, tuning_jobs
+
+    only = [name.removesuffix(OWN_RATE) for name in options.only]
+    runs = choose_runs(plan(options, rows, out, rates="shared"), only)
+    rates, episodes, seed = options.tune_rates, options.tune_episodes, options.seeds[0]
+    jobs = tuning_jobs(runs, workspace.setup, out, rates=rates, episodes=episodes, seed=seed)
+    ended = list(outcomes(options, workspace, jobs))
+    chosen = choose_rates(jobs, out)
+    for row, rate in chosen.items():
+        print(f"own rate of {row}: {rate:g}", file=sys.stderr)
+    return failures_of(outcome for outcome in ended if outcome.job.run.row not in chosen)
+
+
+def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """Do the jobs by the engine asked for."""
+    from cplsr.ablation.engines import RayOptions, run_local, run_on_ray
+    from cplsr.progress import progress_bar
+
+    if options.engine == "local":
+        yield from run_local(jobs, workspace)
+        return
+    ray = RayOptions(options.ray_address, options.ray_workers, options.ray_gpus)
+    with progress_bar(len(jobs), "ablation", unit="run") as bar:
+        for outcome in run_on_ray(jobs, workspace.setup, ray):
+            bar.update(1)
+            logging.getLogger(__name__).info("%s: %s", outcome.job.run.title, outcome.error or "done")
+            yield outcome
+
+
+def failures_of(ended: Iterable[Outcome]) -> list[tuple[str, str]]:
+    """(run, reason) of the jobs that failed, told at once."""
+    failures = [(outcome.job.run.title, outcome.error) for outcome in ended if outcome.error is not None]
+    for title, reason in failures:
+        print(f"cplsr: {title} failed: {reason}", file=sys.stderr)
+    return failures
+
+
+def repeated(options: Ablate, default: Ablate) -> list[str]:
+    """The words of the command line that make `options` of a recipe's defaults, but for those that choose runs."""
+    words: list[str] = []
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.name in NOT_REPEATED or value == getattr(default, field.name):
+            continue
+        flag = field.name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif field.name == "target":
+            words += [word for text in value for word in ("--target", text)]
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return words
+
+
+def command_of(run: Run, words: Sequence[str], out: Path) -> str:
+    """The one command that does a run again, beside the old one."""
+    from cplsr.ablation.plan import OWN_RATE
+
+    chosen = ["--only", run.row, "--shots", str(run.settings.shot), "--seeds", str(run.settings.seed)]
+    if run.row.endswith(OWN_RATE):
+        chosen += ["--rates", "own", "--lr-own", repr(run.settings.lr)]
+    return shlex.join(["cplsr", "ablate", *words, *chosen, "--out", f"{out}-again"])
+
+
+def list_of(jobs: Sequence[Job]) -> Table:
+    """All runs and how far they are."""
+    from cplsr.ablation.run import state_of
+    from cplsr.report.tables import Cell, Table
+
+    def state(job: Job) -> str:
+        try:
+            return state_of(job)
+        except InputError:
+            return "done with other settings"
+
+    lines = [
+        (job.run.row, state(job), str(settings.shot), str(settings.seed), "" if job.run.frozen else f"{settings.lr:g}")
+        for job in jobs
+        for settings in (job.run.settings,)
+    ]
+    rows = tuple(tuple(Cell(text) for text in line) for line in lines)
+    return Table(f"{len(jobs)} runs", ("row", "state", "shot", "seed", "rate"), rows, left=2)
+
+
+def table_here(
+    out: Path, rows: Sequence[str], failures: Sequence[tuple[str, str]], shots: Sequence[int] | None = None
+) -> Table:
+    """The table of all runs that are finished in a folder."""
+    from cplsr.ablation.run import read_records
+    from cplsr.report.ablation_table import table_of
+
+    return table_of(read_records(out, rows), rows=rows, failures=failures, shots=shots)
+
+
+def write_table(table: Table, out: Path) -> None:
+    """As Markdown, LaTeX and CSV."""
+    from cplsr.files import new_file
+
+    texts = {"md": table.to_markdown(), "tex": table.to_latex() + f"% {table.caption}\n", "csv": table.to_csv()}
+    for suffix, text in texts.items():
+        with new_file(out / f"table.{suffix}") as stream:
+            stream.write(text)
+
+
+def show(tables: Sequence[Table], otherwise: Sequence[Table] = ()) -> None:
+    """On the terminal; the other tables where those are too wide for it."""
+    from rich.console import Console
+
+    console = Console()
+    unlimited = console.options.update(max_width=10_000)
+    wide = any(console.measure(table.to_rich(), options=unlimited).maximum > console.width for table in tables)
+    shown = otherwise if wide and otherwise else tables
+    for table in shown:
+        console.print(dataclasses.replace(table, caption="").to_rich())
+    if caption := shown[0].caption:
+        console.print(caption, highlight=False, markup=False)

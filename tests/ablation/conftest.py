@@ -1,0 +1,57 @@
+"""Tiny domains, and what an ablation over them needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.ablation.workspace import Setup
+from cplsr.training.settings import TrainingSettings
+
+
+@pytest.fixture
+def domains(tmp_path: Path) -> Path:
+    """Folders `base` and `target` of six classes each, of six 32-px images: a class is a color."""
+    random = np.random.Generator(np.random.Philox(key=3))
+    for domain in ("base", "target"):
+        for number in range(6):
+            folder = tmp_path / "domains" / domain / f"class {number}"
+            folder.mkdir(parents=True)
+            color = random.uniform(60, 190, 3)
+            for image in range(6):
+                pixels = color + random.normal(0, 40, (32, 32, 3))
+                Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{image}.png")
+    return tmp_path / "domains"
+
+
+@pytest.fixture
+def setup(checkpoint_file: Path, domains: Path) -> Setup:
+    return Setup(
+        backbone=str(checkpoint_file),
+        heads=2,
+        base=str(domains / "base"),
+        targets=(("T", str(domains / "target")),),
+        evaluation_episodes=20,
+        evaluation_query=2,
+        workers=0,
+        threads=1,
+        device="cpu",
+    )
+
+
+@pytest.fixture
+def common() -> TrainingSettings:
+    return TrainingSettings(
+        way=2,
+        query=2,
+        episodes=3,
+        lr=1e-3,
+        validation_episodes=4,
+        validate_every=0,
+        candidates=6,
+        pseudo_episodes=2,
+        shrinkage="ledoit_wolf",
+    )

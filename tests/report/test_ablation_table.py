@@ -1,0 +1,105 @@
+"""Figures of the ablation table against the same figures worked out by hand."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cplsr.report.ablation_table import Estimate, combined, table_of
+
+
+def record(row, seed, figures, *, shot=5, kind="coalescent", episodes=100, training_episodes=60, flags=()):
+    """As a run writes it; figures: target -> (accuracy, interval, difference, interval of the difference)."""
+    rows, paired = [], []
+    method = "frozen" if kind == "frozen" else row
+    for target, (accuracy, ci95, difference, paired_ci95) in figures.items():
+        same = {"target": target, "shot": shot}
+        size = {"way": 5, "query": 15, "episodes": episodes}
+        if kind != "frozen":
+            rows.append({"method": "frozen", **same, **size, "accuracy": accuracy - difference, "ci95": ci95})
+            paired.append({"method": row, "against": "frozen", **same, "difference": difference, "ci95": paired_ci95})
+        rows.append({"method": method, **same, **size, "accuracy": accuracy, "ci95": ci95})
+    return {
+        "row": row,
+        "shot": shot,
+        "seed": seed,
+        "settings": {} if kind == "frozen" else {"episodes": training_episodes},
+        "adapter": {"kind": kind, "options": {}},
+        "backbone": {"fingerprint": "f", "image_size": 32},
+        "results": {"rows": rows, "paired": paired, "flags": list(flags)},
+    }
+
+
+RECORDS = [
+    record("CP", 0, {"A": (60.0, 0.3, 0.5, 0.4), "B": (80.0, 0.2, -1.0, 0.1)}),
+    record("CP", 1, {"A": (62.0, 0.4, 0.1, 0.3), "B": (82.0, 0.2, -2.0, 0.1)}),
+    record("frozen", 0, {"A": (59.5, 0.3, 0.0, 0.0), "B": (81.0, 0.2, 0.0, 0.0)}, kind="frozen"),
+    record("frozen", 1, {"A": (61.9, 0.3, 0.0, 0.0), "B": (84.0, 0.2, 0.0, 0.0)}, kind="frozen"),
+]
+
+
+def test_means_intervals_marks_and_bold():
+    table = table_of(RECORDS, rows=["CP", "frozen"])
+    assert table.columns == ("row", "A\n5-shot", "B\n5-shot", "average\n5-shot")
+    cp, frozen = table.rows
+    assert [cell.text for cell in cp] == ["CP", "61.00 ±0.25", "81.00 ±0.14", "71.00 ±0.14"]
+    # A: 0.3 on average, interval √(0.4² + 0.3²) / 2 = 0.25, so better; B: −1.5 ± 0.07; both: −0.6 ± 0.13
+    assert [cell.mark for cell in cp] == ["", "better", "worse", "worse"]
+    assert [cell.bold for cell in cp] == [False, True, False, False]
+    assert [cell.bold for cell in frozen] == [False, False, True, True]
+    assert [cell.mark for cell in frozen] == [""] * 4
+
+
+def test_a_difference_within_its_interval_has_no_mark():
+    records = [record("CP", seed, {"A": (60.0, 0.3, d, 0.4)}) for seed, d in ((0, 0.5), (1, 0.0))]
+    assert table_of(records).rows[0][1].mark == ""  # 0.25 ± 0.28
+
+
+def test_shots_stand_beside_each_other_or_are_chosen():
+    one = record("CP", 0, {"A": (40.0, 0.3, 0.0, 0.1)}, shot=1)
+    five = record("CP", 0, {"A": (60.0, 0.3, 0.0, 0.1)})
+    assert table_of([five, one]).columns == ("row", "A\n1-shot", "A\n5-shot")
+    assert table_of([five, one], shots=[5]).columns == ("row", "A\n5-shot")
+    assert [cell.text for cell in table_of([five, one]).rows[0]] == ["CP", "40.00 ±0.30", "60.00 ±0.30"]
+
+
+def test_a_target_that_some_row_lacks_leaves_its_cells_empty():
+    more = record("Other", 0, {"A": (10.0, None, 0.0, None)})
+    row = table_of([*RECORDS, more]).rows[2]
+    assert [cell.text for cell in row] == ["Other", "10.00", "", ""]
+    assert row[1].mark == ""
+
+
+def test_the_caption_tells_what_is_missing_unequal_mixed_failed_and_flagged():
+    records = [*RECORDS, record("LoRA", 1, {"A": (1.0, 0.1, 0.0, 1.0)}, training_episodes=9, flags=["A: odd count"])]
+    caption = table_of(records, rows=["CP", "frozen", "Later"], failures=[("X, 5-shot, seed 0", "it broke.")]).caption
+    assert "seeds 0, 1" in caption
+    assert "√(Σ interval²) / n" in caption
+    assert "LoRA, 5-shot: only seed 1." in caption
+    assert "Not run: Later." in caption
+    assert "Failed: X, 5-shot, seed 0: it broke." in caption
+    assert "different numbers of training episodes (60, 9)" in caption
+    assert "A: odd count." in caption
+    plain = table_of(RECORDS, rows=["CP", "frozen"]).caption
+    for word in ("only", "Not run", "Failed", "Beware"):
+        assert word not in plain
+
+
+def test_nothing_yet_is_a_table_too():
+    table = table_of([], rows=["CP"], failures=[("CP", "no")])
+    assert table.rows == ()
+    assert table.caption == "Not run: CP. Failed: CP: no."
+    assert "| row |" in table.to_markdown()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 10)), min_size=1, max_size=6))
+def test_combined_is_the_formula(pairs):
+    result = combined([Estimate(mean, width) for mean, width in pairs])
+    total = 0.0
+    for _, width in pairs:
+        total += width * width
+    assert result.mean == pytest.approx(math.fsum(mean for mean, _ in pairs) / len(pairs), abs=1e-9)
+    assert result.half_width == pytest.approx(math.sqrt(total) / len(pairs), abs=1e-12)
+    assert combined([Estimate(1.0, 0.5), Estimate(2.0, None)]).half_width is None
