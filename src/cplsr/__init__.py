@@ -29,6 +29,12 @@ _PUBLIC = {
     "evaluate": "cplsr.evaluation.evaluate",
     "TrainingSettings": "cplsr.training.settings",
     "train": "cplsr.training.loop",
+    "analyze": "cplsr.analysis.analyze",
+    "FewShotClassifier": "cplsr.classifier.few_shot_classifier",
+    "PrototypeClassifier": "cplsr.classifier.prototype_classifier",
+    "export_transformers": "cplsr.export.to_transformers",
+    "export_onnx": "cplsr.export.to_onnx",
+    "export_timm": "cplsr.export.to_timm",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
@@ -37,13 +43,19 @@ if TYPE_CHECKING:
     from cplsr.adapters.attach import attach, detach, merge
     from cplsr.adapters.closed_form import coalescent_from_update
     from cplsr.adapters.store import load_adapter, push_adapter, save_adapter
+    from cplsr.analysis.analyze import analyze
     from cplsr.backbones.backbone import Backbone
     from cplsr.backbones.load import load_backbone
+    from cplsr.classifier.few_shot_classifier import FewShotClassifier
+    from cplsr.classifier.prototype_classifier import PrototypeClassifier
     from cplsr.data.domain import Domain
     from cplsr.data.open import open_domain
     from cplsr.episodes.sampling import EpisodeSampler
     from cplsr.errors import InputError
     from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+    from cplsr.export.to_onnx import export_onnx
+    from cplsr.export.to_timm import export_timm
+    from cplsr.export.to_transformers import export_transformers
     from cplsr.training.loop import train
     from cplsr.training.settings import TrainingSettings
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, prototype_logits, prototype_loss
@@ -33,7 +33,7 @@ class FeatureWiseTransformation(Objective):
     ) -> None:
         super().__init__()
         self.options = {"scale": scale, "shift": shift, "strength": strength, "temperature": temperature}
-        self.deviations = tuple(strength * softplus(torch.tensor(value)).item() for value in (scale, shift))
+        self.scale_deviation, self.shift_deviation = (strength * math.log1p(math.exp(x)) for x in (scale, shift))
         self.temperature = temperature
         self.layers: tuple[int, ...] = ()
 
@@ -47,7 +47,9 @@ class FeatureWiseTransformation(Objective):
         """Prototype loss of the transformed episode."""
 
         def between(layer: int, tokens: Tensor) -> Tensor:
-            return transform(tokens, *self.deviations, episode.generator) if layer in self.layers else tokens
+            if layer not in self.layers:
+                return tokens
+            return transform(tokens, self.scale_deviation, self.shift_deviation, episode.generator)
 
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 

@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md works as printed: one file, one line."""
+"""The worked example of docs/add_an_adapter.md works as printed: one file, one line."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from oracles.closeness import relative_error
 from cplsr import attach, load_adapter, load_backbone, merge, save_adapter
 from cplsr.adapters.kinds import KINDS
 
-TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "add_an_adapter.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

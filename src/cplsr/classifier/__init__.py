@@ -1,0 +1,1 @@
+"""Few-shot classification of a user's own images: prototypes, calibrated confidence, honest expectations."""

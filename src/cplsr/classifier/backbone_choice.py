@@ -1,0 +1,149 @@
+"""Which backbone and adapter a classifier runs on, when the user says so and when not."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cplsr.adapters.attach import adapter_of, detach
+from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.load import DEFAULT_BACKBONE, EMBEDDED_FILE, load_backbone
+from cplsr.environment import is_offline
+from cplsr.errors import InputError
+
+FROZEN = "frozen"
+"""As `adapter`: none, not even one that comes with the backbone."""
+
+PACKAGED_ADAPTER = EMBEDDED_FILE.parent / "adapter"
+PROBE_SECONDS = 5.0
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+def prepared_backbone(
+    backbone: str | Path | Backbone | None = None,
+    adapter: str | Path | None = None,
+    *,
+    image_size: int | None = None,
+    device: str = "auto",
+    precision: str = "fp32",
+) -> Backbone:
+    """A backbone with its adapter on it.
+
+    backbone: what `load_backbone` takes, a loaded one (which is left as it is: its weights are shared, its adapter is
+        not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
+    adapter: adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
+        carries, or the one packaged with the embedded backbone.
+    """
+    info = None if adapter is None or str(adapter) == FROZEN else read_adapter_info(adapter)
+    if isinstance(backbone, Backbone):
+        _check_size(backbone, image_size)
+        own = sharing_weights(backbone)
+    else:
+        size = image_size or (None if info is None else info.backbone["image_size"])
+        load = partial(load_backbone, image_size=size, device=device, precision=precision)
+        own = load_default(load) if backbone is None else load(backbone)
+    if adapter is None and own.adapter is None:
+        info = _packaged_adapter(own)
+    if adapter is None and info is None:
+        return own
+    detach(own)
+    return own if info is None else load_adapter(own, info.folder)
+
+
+def default_source() -> str:
+    """DINO ViT-S/16 if it is in the local cache or the hub answers within 5 seconds, else the embedded backbone.
+
+    Which of the two must never go unnoticed, so the second comes with a warning.
+    """
+    if _is_cached(DEFAULT_BACKBONE) or (not is_offline() and _hub_answers(DEFAULT_BACKBONE)):
+        return DEFAULT_BACKBONE
+    why = "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else "the hub cannot be reached"
+    _warn_of_embedded(why)
+    return "embedded"
+
+
+def load_default(load: Callable[[str], Backbone]) -> Backbone:
+    """Load the default by `load`; a download that breaks off ends with the embedded one too."""
+    source = default_source()
+    try:
+        return load(source)
+    except InputError:
+        if source == "embedded":
+            raise
+        _warn_of_embedded("it could not be downloaded")
+        return load("embedded")
+
+
+def sharing_weights(backbone: Backbone) -> Backbone:
+    """A second backbone over the same weight tensors: its adapter can be changed without touching the first."""
+    tensors = [*backbone.parameters(), *backbone.buffers()]
+    return copy.deepcopy(backbone, {id(tensor): tensor for tensor in tensors})
+
+
+def without_adapter(backbone: Backbone) -> Backbone:
+    """The same weights, frozen and without an adapter; the given backbone keeps its own."""
+    return detach(sharing_weights(backbone))
+
+
+def adapter_kind(backbone: Backbone) -> str | None:
+    """The kind of adapter that is on a backbone."""
+    return None if backbone.adapter is None else adapter_of(backbone).kind
+
+
+def _warn_of_embedded(why: str) -> None:
+    warnings.warn(
+        f"the small embedded backbone is used, because {DEFAULT_BACKBONE} is not in the local cache and {why}: expect "
+        "lower accuracy; with a network, or with --backbone FOLDER, the better one is used",
+        stacklevel=4,
+    )
+
+
+def _is_cached(repository: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = {name: isinstance(try_to_load_from_cache(repository, name), str) for name in ("config.json", *WEIGHT_FILES)}
+    return found["config.json"] and any(found[name] for name in WEIGHT_FILES)
+
+
+def _hub_answers(repository: str, seconds: float | None = None) -> bool:
+    """One request, given up after 5 seconds: in a thread, because looking up a name has no time limit of its own."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    limit = PROBE_SECONDS if seconds is None else seconds
+    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            get_hf_file_metadata(hf_hub_url(repository, "config.json"), timeout=limit)
+            answers.put(True)
+        except Exception:  # no network, no name, no certificate, a proxy's page: the libraries below raise nearly all
+            answers.put(False)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answers.get(timeout=limit)
+    except queue.Empty:
+        return False
+
+
+def _packaged_adapter(backbone: Backbone) -> AdapterInfo | None:
+    """The adapter that comes with the embedded backbone, if there is one and it was trained for just this."""
+    if backbone.source != "embedded" or not PACKAGED_ADAPTER.is_dir():
+        return None
+    info = read_adapter_info(PACKAGED_ADAPTER)
+    same = (info.backbone["fingerprint"], info.backbone["image_size"]) == (backbone.fingerprint, backbone.image_size)
+    return info if same else None
+
+
+def _check_size(backbone: Backbone, image_size: int | None) -> None:
+    if image_size is not None and image_size != backbone.image_size:
+        raise InputError(
+            f"image_size={image_size} was given with a backbone loaded for {backbone.image_size} px: load it with "
+            f"image_size={image_size}, or give its source instead"
+        )

@@ -1,0 +1,212 @@
+"""Predictions streamed to a csv file, in a run that can be interrupted and continued."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.classifier.prediction import Prediction
+from cplsr.classifier.prototype_classifier import check_rejection
+from cplsr.data.domain import Domain
+from cplsr.errors import InputError
+from cplsr.files import new_file, write_json
+
+COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
+Row = list[str]
+
+
+@dataclass(frozen=True)
+class CsvSummary:
+    """What a file of predictions holds: images per label, unknown ones, errors, mean confidence of what was read."""
+
+    labels: dict[str, int]
+    unknown: int
+    errors: int
+    mean_confidence: float | None
+
+    @property
+    def images(self) -> int:
+        """All rows."""
+        return sum(self.labels.values()) + self.unknown + self.errors
+
+
+def partial_of(out: Path) -> Path:
+    """Where rows go until all are there."""
+    return out.with_name(f"{out.name}.partial")
+
+
+def label_to_csv(
+    classifier: FewShotClassifier,
+    queries: Domain,
+    out: Path,
+    *,
+    reject_below: float | None = None,
+    restart: bool = False,
+) -> int:
+    """Write a row for every image to `out`; returns how many rows an interrupted run had left behind and were kept.
+
+    Rows go to `out`.partial batch by batch, and it is renamed at the end. A run that was interrupted is continued where
+    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit. A
+    partial file of another model, other images or other settings is refused, unless `restart` throws it away.
+    """
+    check_rejection(reject_below, classifier.classes_)
+    check_out(out)
+    partial = partial_of(out)
+    done = 0
+    if partial.exists() and not restart:
+        check_partial(classifier, queries, out, reject_below)
+        done = _keep_whole_batches(partial, queries, classifier.batch_size)
+    else:
+        partial.unlink(missing_ok=True)
+        write_json(_record_of(out), _identity(classifier, queries, reject_below))
+        with new_file(partial) as stream:
+            csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
+    _append(classifier, queries, partial, done, reject_below)
+    partial.replace(out)
+    _record_of(out).unlink(missing_ok=True)
+    return done
+
+
+def check_out(out: Path) -> None:
+    """Make the folder that `out` is to be in, or say why it cannot be written there."""
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: give the name of a csv file, for example {out / 'predictions.csv'}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written ({error.strerror}): give another --out") from error
+    if not os.access(out.parent, os.W_OK):
+        raise InputError(f"{out} cannot be written (no permission for {out.parent}): give another --out")
+
+
+def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, reject_below: float | None = None) -> None:
+    """Refuse to continue what was begun with another model, other images or other settings."""
+    partial = partial_of(out)
+    if not partial.exists():
+        return
+    identity = _identity(classifier, queries, reject_below)
+    try:
+        found = json.loads(_record_of(out).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if found == identity:
+        return
+    words = {
+        "model": "another model",
+        "queries": "other or changed query images",
+        "reject_below": "another --reject-below",
+        "batch_size": "another --batch-size",
+    }
+    differing = [text for key, text in words.items() if not isinstance(found, dict) or found.get(key) != identity[key]]
+    raise InputError(
+        f"{partial} was left by a run with {' and '.join(differing)}, so it cannot be continued: give --restart to "
+        "throw it away, or another --out"
+    )
+
+
+def read_rows(file: Path) -> Iterator[Row]:
+    """The rows below the header, one at a time."""
+    with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        reader = csv.reader(stream)
+        next(reader, None)
+        yield from reader
+
+
+def summarize(file: Path) -> CsvSummary:
+    """Read a finished file once, in flat memory."""
+    labels: Counter[str] = Counter()
+    unknown = errors = read = 0
+    total = 0.0
+    for _, label, confidence, _, _, known, error in read_rows(file):
+        if error:
+            errors += 1
+            continue
+        read, total = read + 1, total + float(confidence)
+        if known == "yes":
+            labels[label] += 1
+        else:
+            unknown += 1
+    return CsvSummary(dict(labels.most_common()), unknown, errors, total / read if read else None)
+
+
+def _identity(classifier: FewShotClassifier, queries: Domain, reject_below: float | None) -> dict[str, object]:
+    """What two runs must share for one to continue the other; the batch size, because sums depend on it a little."""
+    return {
+        "model": classifier.fingerprint,
+        "queries": queries.fingerprint,
+        "reject_below": reject_below,
+        "batch_size": classifier.batch_size,
+    }
+
+
+def _append(
+    classifier: FewShotClassifier, queries: Domain, partial: Path, done: int, reject_below: float | None
+) -> None:
+    if done == len(queries):
+        return
+    rest = queries.select(range(done, len(queries))) if done else queries
+    with partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        for batch in classifier.predictions(rest, reject_below=reject_below):
+            writer.writerows(_cells(prediction) for prediction in batch)
+            stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _cells(prediction: Prediction) -> Row:
+    known = {True: "yes", False: "no", None: ""}[prediction.known]
+    return [
+        prediction.name,
+        prediction.label,
+        _figure(prediction.confidence),
+        prediction.runner_up,
+        _figure(prediction.runner_up_confidence),
+        known,
+        " ".join(prediction.error.split()),  # one line each, so that a torn line can be told from a whole one
+    ]
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _record_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial.json")
+
+
+def _keep_whole_batches(partial: Path, queries: Domain, batch_size: int) -> int:
+    """Cut the file after its last whole batch; a line torn by the interruption goes with the rest of its batch."""
+    good = sum(1 for _ in _good_rows(partial, queries))
+    if not _ends_in_newline(partial):
+        good = max(0, good - 1)
+    kept = good if good == len(queries) else good // batch_size * batch_size
+    with new_file(partial, "wb") as raw:
+        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(islice(_good_rows(partial, queries), kept))
+        stream.detach()
+    return kept
+
+
+def _good_rows(partial: Path, queries: Domain) -> Iterator[Row]:
+    """Rows from the top for as long as they are complete and those of the queries in their order."""
+    for index, row in enumerate(read_rows(partial)):
+        if index >= len(queries) or len(row) != len(COLUMNS) or row[0] != queries.image_name(index):
+            return
+        yield row
+
+
+def _ends_in_newline(file: Path) -> bool:
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 1))
+        return stream.read() == b"\n"

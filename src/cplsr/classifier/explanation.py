@@ -1,0 +1,81 @@
+"""Why an image got its label: the support images nearest to it, and where the backbone looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, UInt8
+from numpy import ndarray
+from PIL import Image
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+
+OVERLAY = 0.6
+"""How much of the picture the strongest attention may cover."""
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A support image, its class, and its cosine with the image in question."""
+
+    name: str
+    label: str
+    cosine: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The label of one image, and what speaks for it.
+
+    neighbors: the nearest support images, nearest first.
+    attention: how much the class token attends to each patch in the last block, mean over the heads, g × g patches.
+    overlay: the image as the backbone sees it (resized and cropped), the attended parts in red.
+    """
+
+    label: str
+    confidence: float
+    out_of_domain: float | None
+    neighbors: tuple[Neighbor, ...]
+    attention: Float32[ndarray, "g g"]
+    overlay: Image.Image
+
+
+def nearest(
+    vector: Float64[ndarray, "dim"], support: Float64[ndarray, "images dim"], count: int
+) -> list[tuple[int, float]]:
+    """Positions and cosines of the nearest support vectors."""
+    lengths = np.linalg.norm(support, axis=1) * np.linalg.norm(vector)
+    cosines = support @ vector / np.where(lengths > 0, lengths, 1.0)
+    order = np.argsort(-cosines, kind="stable")[:count]
+    return [(int(position), float(cosines[position])) for position in order]
+
+
+def class_token_attention(backbone: Backbone, pixels: Tensor) -> Float32[ndarray, "g g"]:
+    """Where the class token looks in the last block: mean over the heads, patches only, of one image (1, 3, S, S)."""
+    with torch.inference_mode():
+        maps = backbone.attention_maps(pixels.to(backbone.device), -1)  # (1, heads, tokens, tokens)
+    side = backbone.image_size // backbone.patch_size
+    to_patches = maps[0, :, 0, -backbone.patches :].float().mean(dim=0)  # the patches are the last tokens
+    return to_patches.reshape(side, side).cpu().numpy()
+
+
+def as_bytes(backbone: Backbone, pixels: Tensor) -> UInt8[ndarray, "size size 3"]:
+    """One image (3, S, S) as the backbone takes it, turned back into something to look at."""
+    if pixels.dtype != torch.uint8:
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in (backbone.mean, backbone.std))
+        pixels = ((pixels.cpu().float() * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+    return np.ascontiguousarray(pixels.cpu().permute(1, 2, 0).numpy())
+
+
+def overlay(picture: UInt8[ndarray, "size size 3"], attention: Float32[ndarray, "g g"]) -> Image.Image:
+    """Red over the picture, the more the stronger the attention relative to its range."""
+    low, high = float(attention.min()), float(attention.max())
+    relative = (attention - low) / (high - low if high > low else 1.0)
+    size = picture.shape[0]
+    mask = Image.fromarray(np.rint(relative * OVERLAY * 255).astype(np.uint8)).resize(
+        (size, size), Image.Resampling.BILINEAR
+    )
+    return Image.composite(Image.new("RGB", (size, size), (255, 0, 0)), Image.fromarray(picture), mask)

@@ -1,0 +1,150 @@
+"""Each support image judged by prototypes made without it, in closed form; and the temperature that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from cplsr.episodes.prototypes import TEMPERATURE
+
+LOWEST, HIGHEST = 0.1, 1000.0
+"""Between these the temperature is sought."""
+
+PRIOR_IMAGES = 2.0
+"""How many images the belief in the usual temperature counts for; see `calibrated_temperature`."""
+
+CALIBRATION_ENTRIES = 1 << 20
+"""How many cosines the calibration looks at: with thousands of classes an even sample of the images has to do."""
+
+CHUNK_ENTRIES = 1 << 22
+
+LEAST_SIGNAL = 0.05
+"""Of a prototype's squared length at least this share is taken for the class's and not for the noise of its images."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Support images against the prototypes of all classes, their own class's made without them.
+
+    rows: their positions in the support set.
+    """
+
+    rows: Int64[ndarray, "images"]
+    labels: Int64[ndarray, "images"]
+    cosines: Float64[ndarray, "images classes"]
+
+
+def unit(vectors: Float64[ndarray, "rows dim"]) -> Float64[ndarray, "rows dim"]:
+    """Scale each row to length one; a zero vector stays zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
+
+
+def judgeable(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
+    """Positions of the images whose class has another one; the only image of a class cannot be left out."""
+    counts = np.bincount(labels, minlength=classes)
+    return np.flatnonzero(counts[labels] >= 2)
+
+
+def calibration_rows(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
+    """The images that calibrate: all that can be left out, or an even sample of them where there are too many."""
+    rows = judgeable(labels, classes)
+    most = max(1, CALIBRATION_ENTRIES // max(classes, 1))
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+
+
+def leave_one_out(
+    support: Float64[ndarray, "images dim"],
+    labels: Int64[ndarray, "images"],
+    sums: Float64[ndarray, "classes dim"],
+    rows: Int64[ndarray, "rows"],
+    *,
+    normalized: bool = False,
+) -> Judged:
+    """Cosines of the images at `rows` with every class's prototype, the own one being (sum − x) / (n − 1).
+
+    sums: per class, the sum of its support vectors, scaled to length one first where `normalized`. A cosine does not
+    see the division, so the sums stand for the prototypes. Every image of `rows` needs another one of its class.
+    """
+    chosen, own = unit(support[rows]), labels[rows]
+    cosines = chosen @ unit(sums).T
+    without = sums[own] - (chosen if normalized else support[rows])
+    cosines[np.arange(len(rows)), own] = (chosen * unit(without)).sum(axis=1)
+    return Judged(rows, own, cosines)
+
+
+def as_if_whole(
+    judged: Judged,
+    support: Float64[ndarray, "images dim"],
+    labels: Int64[ndarray, "images"],
+    sums: Float64[ndarray, "classes dim"],
+    *,
+    normalized: bool = False,
+) -> Float64[ndarray, "rows classes"]:
+    """The cosines of `judged`, the own ones raised to what a prototype of all n images would give a new image.
+
+    A prototype of n − 1 images is noisier than the one of n that new images will meet, and its cosines are lower: with
+    two images per class by far. Where m is the class's true mean and s² the variance of its images (pooled over the
+    classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
+    √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
+    """
+    counts = np.bincount(labels, minlength=len(sums))
+    means = sums / np.maximum(counts, 1)[:, None]
+    deviations = (unit(support) if normalized else support) - means[labels]
+    freedom = (np.maximum(counts, 1) - 1).sum()
+    variance = float((deviations**2).sum()) / max(int(freedom), 1)
+    n = counts[judged.labels]
+    squared = (means[judged.labels] ** 2).sum(axis=1)
+    signal = np.maximum(squared - variance / n, LEAST_SIGNAL * squared)
+    whole = signal + variance / n
+    factors = np.sqrt((signal + variance / np.maximum(n - 1, 1)) / np.where(whole > 0, whole, 1.0))
+    raised = judged.cosines.copy()
+    own = np.arange(len(n)), judged.labels
+    raised[own] = np.minimum(raised[own] * np.where(whole > 0, factors, 1.0), 1.0)
+    return raised
+
+
+def leave_one_out_in_chunks(
+    support: Float64[ndarray, "images dim"],
+    labels: Int64[ndarray, "images"],
+    sums: Float64[ndarray, "classes dim"],
+    *,
+    normalized: bool = False,
+) -> Iterator[Judged]:
+    """All images that can be left out, some at a time, so that many classes do not fill the memory."""
+    rows = judgeable(labels, len(sums))
+    step = max(1, CHUNK_ENTRIES // max(len(sums), 1))
+    for start in range(0, len(rows), step):
+        yield leave_one_out(support, labels, sums, rows[start : start + step], normalized=normalized)
+
+
+def calibrated_temperature(
+    cosines: Float64[ndarray, "images classes"], labels: Int64[ndarray, "images"], prior: float = PRIOR_IMAGES
+) -> float:
+    """The temperature t with the least negative log likelihood of the right classes, softmax(t · cosines).
+
+    A support set without a single mistake would ask for t = ∞, that is, for certainty after five images. So a belief
+    in the usual temperature, T = 20, is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
+    `prior` images. The whole is convex in t, so the bounded search finds its one minimum. Without images, or with a
+    single class, the answer is T itself.
+    """
+    if len(cosines) == 0 or cosines.shape[1] < 2:
+        return TEMPERATURE
+    from scipy.optimize import minimize_scalar
+
+    own = cosines[np.arange(len(labels)), labels]
+    highest = cosines.max(axis=1)
+
+    def cost(temperature: float) -> float:
+        spread = np.exp(temperature * (cosines - highest[:, None])).sum(axis=1)
+        misfit = float((np.log(spread) + temperature * (highest - own)).sum())
+        return misfit + prior * (temperature / TEMPERATURE - float(np.log(temperature)))
+
+    found = minimize_scalar(cost, bounds=(LOWEST, HIGHEST), method="bounded", options={"xatol": 1e-3})
+    return float(found.x)

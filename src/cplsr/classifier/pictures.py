@@ -1,0 +1,221 @@
+"""Whatever a user calls images, as one of three things: a domain to decode, pixels, or embeddings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+from PIL import Image
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.classifier.query_files import open_queries, unlabeled_files
+from cplsr.data.decode import decode
+from cplsr.data.domain import Domain
+from cplsr.data.image_file import read_image
+from cplsr.errors import InputError
+
+FORMS = (
+    "a folder, paths, PIL images, uint8 arrays (height, width, 3), tensors as the backbone takes them, or embeddings "
+    "(images, dim)"
+)
+
+
+@final
+@dataclass(frozen=True)
+class PictureReader:
+    """Pictures that are in memory already, or paths among them."""
+
+    pictures: tuple[Image.Image | ndarray | str, ...]
+
+    def __call__(self, index: int) -> Image.Image:
+        """Give picture number `index`."""
+        picture = self.pictures[index]
+        if isinstance(picture, Image.Image):
+            return picture
+        return read_image(picture) if isinstance(picture, str) else Image.fromarray(picture)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Some images' embeddings, by position among the images given, and why others have none.
+
+    frozen: the same images without the adapter, where that was asked for.
+    """
+
+    indices: Int64[ndarray, "some"]
+    vectors: Float32[ndarray, "some dim"]
+    failed: tuple[tuple[int, str], ...] = ()
+    frozen: Float32[ndarray, "some dim"] | None = None
+
+
+def as_pictures(X: Any) -> Domain | Tensor | ndarray:
+    """A domain (files and pictures), a tensor (pixels for the backbone) or a float array (embeddings).
+
+    Paths, PIL images and arrays are pictures of any size and are preprocessed; tensors go to the backbone as they are,
+    uint8 as raw and floats as normalized pixels.
+    """
+    if isinstance(X, Domain):
+        return X
+    if isinstance(X, (str, os.PathLike)):
+        return open_queries(Path(X))
+    if isinstance(X, Tensor):
+        return _from_tensor(X)
+    if isinstance(X, Image.Image):
+        return _in_memory([X])
+    if hasattr(X, "__array__") and not isinstance(X, (list, tuple)):
+        return _from_array(np.asarray(X))
+    if isinstance(X, Sequence):
+        return _from_sequence(X)
+    raise InputError(f"images were given as {type(X).__name__}: give {FORMS}")
+
+
+def picture_names(pictures: Domain | Tensor | ndarray) -> tuple[str, ...]:
+    """What to call each image in a message."""
+    if isinstance(pictures, Domain):
+        return tuple(pictures.image_name(index) for index in range(len(pictures)))
+    return tuple(f"image {number}" for number in range(len(pictures)))
+
+
+def embed_batches(
+    backbone: Backbone,
+    pictures: Domain | Tensor | ndarray,
+    *,
+    frozen: Backbone | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+    description: str = "embedding",
+) -> Iterator[Embedded]:
+    """Embed images some at a time and in order; memory does not depend on their number.
+
+    frozen: a second backbone that sees the same pixels, for comparison.
+    """
+    if isinstance(pictures, ndarray):
+        yield _given_embeddings(backbone, pictures)
+        return
+    for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
+        vectors = _embed(backbone, pixels)
+        yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, pixels))
+
+
+def _pixel_batches(
+    backbone: Backbone, pictures: Domain | Tensor, batch_size: int, workers: int | None, description: str
+) -> Iterator[tuple[ndarray, Tensor, tuple[tuple[int, str], ...]]]:
+    if isinstance(pictures, Tensor):
+        for start in range(0, len(pictures), batch_size):
+            part = pictures[start : start + batch_size]
+            yield np.arange(start, start + len(part), dtype=np.int64), part, ()
+        return
+    if isinstance(pictures.reader, PictureReader):
+        workers = 0  # sending pictures to another process costs more than decoding them here
+    batches = decode(pictures, backbone.image_size, batch_size=batch_size, workers=workers, description=description)
+    for batch in batches:
+        yield batch.indices, batch.pixels, batch.failed
+
+
+def _embed(backbone: Backbone, pixels: Tensor) -> Float32[ndarray, "images dim"]:
+    if len(pixels) == 0:
+        return np.empty((0, backbone.dim), dtype=np.float32)
+    with torch.inference_mode():
+        vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
+    if not np.isfinite(vectors).all():
+        raise InputError(
+            f"an embedding is not finite: the weights of {backbone.source!r} are damaged, or the precision "
+            f"{backbone.precision} is too coarse for it; try precision fp32"
+        )
+    return vectors
+
+
+def _given_embeddings(backbone: Backbone, vectors: ndarray) -> Embedded:
+    if vectors.shape[1] != backbone.dim:
+        raise InputError(
+            f"embeddings of {vectors.shape[1]} numbers were given, but those of {backbone.source!r} have "
+            f"{backbone.dim}: embed the images with that backbone, or give the images themselves"
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError("an embedding holds nan or infinity: leave that image out")
+    return Embedded(np.arange(len(vectors), dtype=np.int64), vectors.astype(np.float32))
+
+
+def _from_tensor(X: Tensor) -> Tensor | ndarray:
+    if X.ndim == 2 and X.is_floating_point():
+        return X.detach().cpu().float().numpy()
+    if X.ndim == 3:
+        X = X[None]
+    if X.ndim != 4 or X.shape[1] != 3 or not (X.dtype == torch.uint8 or X.is_floating_point()):
+        raise InputError(
+            f"a tensor of shape {tuple(X.shape)} and type {X.dtype} was given: give uint8 or normalized float pixels "
+            "(images, 3, size, size), or float embeddings (images, dim)"
+        )
+    return X
+
+
+def _from_array(X: ndarray) -> Domain | ndarray | Tensor:
+    if X.dtype.kind in "OUT" and X.ndim == 1:
+        return _from_sequence(X.tolist())
+    if X.ndim == 2 and X.dtype.kind == "f":
+        return X
+    if X.ndim == 4:
+        return _in_memory(list(X))
+    if X.ndim == 3 and X.shape[2] in (3, 4):
+        return _in_memory([X])
+    raise InputError(f"an array of shape {X.shape} and type {X.dtype} was given: give {FORMS}")
+
+
+def _from_sequence(X: Sequence[Any]) -> Domain | Tensor | ndarray:
+    if len(X) == 0:
+        raise InputError(f"there are no images: give {FORMS}")
+    if all(isinstance(item, (str, os.PathLike)) for item in X):
+        return unlabeled_files("images", [os.fspath(item) for item in X])
+    if all(isinstance(item, Tensor) for item in X):
+        if len({item.shape for item in X}) > 1:
+            raise InputError("the tensors differ in shape: give all of them in the backbone's size")
+        return _from_tensor(torch.stack(list(X)))
+    if all(isinstance(item, (ndarray, list)) and np.ndim(item) == 1 for item in X):
+        return _from_array(np.asarray(X, dtype=np.float64))
+    return _in_memory(X)
+
+
+def _in_memory(X: Sequence[Any]) -> Domain:
+    pictures = tuple(_picture(item, number) for number, item in enumerate(X))
+    names = (item if isinstance(item, str) else f"image {number}" for number, item in enumerate(pictures))
+    return Domain(
+        name="images",
+        classes=("",),
+        labels=np.zeros(len(pictures), dtype=np.int64),
+        identities=tuple(f"{name}?" for name in names),
+        reader=PictureReader(pictures),
+    )
+
+
+def _picture(item: Any, number: int) -> Image.Image | ndarray | str:
+    if isinstance(item, Image.Image):
+        return item
+    if isinstance(item, (str, os.PathLike)):
+        return os.fspath(item)
+    if isinstance(item, ndarray) and item.dtype == np.uint8:
+        if item.ndim == 2 or (item.ndim == 3 and item.shape[2] in (3, 4)):
+            return item
+        if item.ndim == 3 and item.shape[2] == 1:
+            return item[:, :, 0]
+    what = f"{item.dtype} array of shape {item.shape}" if isinstance(item, ndarray) else type(item).__name__
+    raise InputError(f"image {number} is a {what}: give a path, a PIL image, or a uint8 array (height, width, 3)")
+
+
+def single_pixels(backbone: Backbone, image: Any) -> Tensor:
+    """One image as the backbone takes it, (1, 3, size, size)."""
+    pictures = as_pictures(image)
+    if isinstance(pictures, ndarray) or len(pictures) != 1:
+        what = "an embedding" if isinstance(pictures, ndarray) else f"{len(pictures):,} images"
+        raise InputError(f"{what} was given where one image was wanted: give a path, a PIL image or a uint8 array")
+    if isinstance(pictures, Tensor):
+        return pictures
+    return next(iter(decode(pictures, backbone.image_size, workers=0, strict=True))).pixels

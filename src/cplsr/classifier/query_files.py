@@ -1,0 +1,95 @@
+"""Images without labels on disk: a folder at any depth, one image, or a table of paths."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cplsr.data.domain import Domain
+from cplsr.data.folder import SYSTEM_FILES
+from cplsr.data.image_file import FileReader, file_identity, is_image_name
+from cplsr.data.listing import PATH_COLUMNS
+from cplsr.errors import InputError
+
+TABLES = frozenset({".csv", ".tsv"})
+
+
+def open_queries(source: str | Path) -> Domain:
+    """List unlabeled images; nothing is decoded.
+
+    source: a folder, whose images at any depth are taken in order of path; one image; or a csv (or .tsv) with a column
+        called path, file, filename or image, its paths relative to the table's own folder, in its order.
+    An image's name is its path: as it can be opened from here, or as the table has it. What is listed and missing
+    stays listed, and turns out to be unreadable when it is read.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return unlabeled_files(path.resolve().name, images_below(path))
+    if not path.exists():
+        raise InputError(f"{path} does not exist: give a folder of images, one image, or a csv with the column path")
+    if path.suffix.lower() in TABLES:
+        return unlabeled_files(path.stem, _paths_in(path), root=path.parent)
+    if not is_image_name(path.name):
+        raise InputError(f"{path} is not the name of an image: give a folder of images, an image, or a csv of paths")
+    return unlabeled_files(path.name, [str(path)])
+
+
+def images_below(folder: Path) -> list[str]:
+    """Paths of the images in a folder and the folders in it, sorted; hidden and system files are passed over."""
+    found: list[str] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if _is_visible(name))
+        found.extend(str(Path(place) / name) for name in files if _is_visible(name) and is_image_name(name))
+    if not found:
+        raise InputError(f"there is no image in {folder} or the folders in it: give a folder that holds some")
+    return sorted(found)
+
+
+def unlabeled_files(name: str, paths: Sequence[str], root: Path | None = None) -> Domain:
+    """Image files as a domain of one nameless class."""
+    base = "" if root is None else str(root)
+    return Domain(
+        name=name,
+        classes=("",),
+        labels=np.zeros(len(paths), dtype=np.int64),
+        identities=tuple(_identity(base, path) for path in paths),
+        reader=FileReader(base, tuple(paths)),
+    )
+
+
+def _identity(root: str, path: str) -> str:
+    place = os.path.join(root, path)  # noqa: PTH118 (called for every image: no Path object)
+    try:
+        return file_identity(path, place, os.stat(place))  # noqa: PTH116
+    except OSError:
+        return f"{path}?missing"
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith(".") and name.lower() not in SYSTEM_FILES
+
+
+def _paths_in(table: Path) -> list[str]:
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
+            header = [cell.strip().lower() for cell in next(reader, [])]
+            column = next((header.index(name) for name in PATH_COLUMNS if name in header), None)
+            if column is None:
+                found = ",".join(header) or "nothing"
+                raise InputError(
+                    f"{table} has the columns {found}, but needs one called path: add it to the first line"
+                )
+            lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{table} is not a table in UTF-8 ({error}): save it as csv with the column path") from error
+    for line, cells in lines:
+        if len(cells) <= column or not cells[column].strip():
+            raise InputError(f"{table}, line {line} has no path: give one image per line")
+    if not lines:
+        raise InputError(f"{table} lists no images: give one path per line below the header")
+    return [cells[column].strip() for _, cells in lines]

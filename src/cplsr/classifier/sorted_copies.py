@@ -1,0 +1,55 @@
+"""Copies of labeled images in a folder per label."""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+from cplsr.errors import InputError
+from cplsr.files import new_file
+
+
+def check_label_folders(classes: Iterable[str], copy_to: Path, query: Path) -> None:
+    """Refuse class names that are no folder names, and copies among the very images that are to be labeled."""
+    for name in classes:
+        if not name.strip() or name in (".", "..") or any(letter in name for letter in "/\\\0"):
+            raise InputError(f"the class {name!r} cannot be the name of a folder: rename it, or leave out --copy-to")
+    if query.is_dir() and copy_to.resolve().is_relative_to(query.resolve()):
+        raise InputError(
+            f"{copy_to} is in the query folder {query}, so its copies would be labeled themselves next time: give a "
+            "folder outside"
+        )
+    if copy_to.exists() and not copy_to.is_dir():
+        raise InputError(f"{copy_to} is a file: give a folder for the copies")
+
+
+def copy_by_label(labeled: Iterable[tuple[Path, str]], copy_to: Path) -> int:
+    """Copy each file to `copy_to`/label; returns how many were copied.
+
+    A file that is there already with the same content is not copied again. No file is overwritten: where another one
+    has the name, a number is added to it.
+    """
+    copied = 0
+    for file, label in labeled:
+        place = _free_place(file, copy_to / label)
+        if place is None:
+            continue
+        with file.open("rb") as source, new_file(place, "wb") as target:
+            shutil.copyfileobj(source, target)
+        shutil.copystat(file, place)
+        copied += 1
+    return copied
+
+
+def _free_place(file: Path, folder: Path) -> Path | None:
+    """Where the copy goes; `None` where the same file is there already."""
+    for number in count(1):
+        place = folder / (file.name if number == 1 else f"{file.stem}-{number}{file.suffix}")
+        if not place.exists():
+            return place
+        if place.is_file() and filecmp.cmp(file, place, shallow=False):
+            return None
+    raise AssertionError  # count() does not end

@@ -1,0 +1,214 @@
+"""A classifier on disk: a folder with `classifier.json`, `classifier.safetensors` and, if it has one, its adapter."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy import ndarray
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as tensor_bytes
+
+from cplsr.adapters.attach import detach
+from cplsr.adapters.store import load_adapter, save_adapter
+from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.load import load_backbone
+from cplsr.classifier.backbone_choice import FROZEN, adapter_kind, sharing_weights
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.environment import versions
+from cplsr.errors import InputError
+from cplsr.files import new_file, new_folder, write_json
+
+TENSORS, DESCRIPTION, ADAPTER = "classifier.safetensors", "classifier.json", "adapter"
+_FORMAT = 1
+_KINDS: dict[str, tuple[str, Any]] = {
+    "U": ("text", str),
+    "i": ("integer", np.int64),
+    "u": ("integer", np.int64),
+    "f": ("real", np.float64),
+    "b": ("truth", np.bool_),
+}
+Classifier = TypeVar("Classifier", bound=FewShotClassifier)
+
+
+def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
+    """Write a fitted classifier, whole or not at all; an older one in the same place is replaced."""
+    path = Path(path)
+    check_place(path)
+    head, backbone = classifier.head_, classifier.backbone_
+    tensors = {
+        "prototype_sums": head.sums_,
+        "support": head.support_.astype(np.float32),
+        "support_labels": head.support_labels_,
+    }
+    if classifier.frozen_support_ is not None:
+        tensors["frozen_support"] = classifier.frozen_support_
+    content = tensor_bytes({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
+    description = {
+        "format": _FORMAT,
+        "classes": head.classes_.tolist(),
+        "class_kind": _KINDS[head.classes_.dtype.kind][0],
+        "counts": head.counts_.tolist(),
+        "temperature": head.temperature_,
+        "settings": {"temperature": classifier.temperature, "prototype": classifier.prototype},
+        "backbone": backbone.description(),
+        "adapter": None
+        if classifier.adapter_kind_ is None
+        else {"kind": classifier.adapter_kind_, "fingerprint": backbone.adapter_fingerprint},
+        "support_names": list(classifier.support_names_),
+        "fingerprint": classifier.fingerprint,
+        "versions": versions(),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    with new_folder(path) as folder:
+        with new_file(folder / TENSORS, "wb") as stream:
+            stream.write(content)
+        if classifier.adapter_kind_ is not None:
+            save_adapter(backbone, folder / ADAPTER)
+        write_json(folder / DESCRIPTION, description)
+    return path
+
+
+def check_place(path: Path) -> None:
+    """Refuse to write a classifier over something else."""
+    other = path.exists() and not (path / DESCRIPTION).is_file()
+    if other and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists and is not a saved classifier, so it is not overwritten: give another path")
+
+
+def load_classifier(
+    kind: type[Classifier],
+    path: str | Path,
+    *,
+    backbone: str | Path | Backbone | None = None,
+    device: str = "auto",
+    batch_size: int = 64,
+    workers: int | None = None,
+) -> Classifier:
+    """Read a classifier; see `FewShotClassifier.load`."""
+    folder = Path(path)
+    told = _read_description(folder)
+    tensors = _read_tensors(folder, told["sha256"])
+    loaded = _load_backbone(folder, told, backbone, device)
+    classifier = kind(
+        backbone=told["backbone"]["source"] if backbone is None else backbone,
+        adapter=FROZEN if told["adapter"] is None else folder / ADAPTER,
+        **told["settings"],
+        image_size=told["backbone"]["image_size"],
+        device=device,
+        precision=told["backbone"]["precision"],
+        batch_size=batch_size,
+        workers=workers,
+    )
+    classifier.backbone_, classifier.adapter_kind_ = loaded, adapter_kind(loaded)
+    types = dict(_KINDS.values())
+    try:
+        _check_fit(told, tensors)
+        classifier.head_ = PrototypeClassifier.restored(
+            **told["settings"],
+            classes=np.array(told["classes"], dtype=types[told["class_kind"]]),
+            sums=tensors["prototype_sums"],
+            support=tensors["support"].astype(np.float64),
+            support_labels=tensors["support_labels"],
+            fitted_temperature=float(told["temperature"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise _damaged(folder / DESCRIPTION, error) from error
+    classifier.frozen_support_ = tensors.get("frozen_support")
+    classifier.support_names_ = tuple(told["support_names"])
+    classifier.skipped_ = ()
+    return classifier
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    file = folder / DESCRIPTION
+    if not file.is_file():
+        raise InputError(f"there is no saved classifier at {folder}: give a folder with {DESCRIPTION}")
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if told["format"] != _FORMAT:
+            raise InputError(f"{file} has format {told['format']}, this version reads {_FORMAT}: update cplsr")
+        needed = ("classes", "class_kind", "temperature", "settings", "backbone", "adapter", "support_names", "sha256")
+        return {name: told[name] for name in needed}
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise _damaged(file, error) from error
+
+
+def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:
+    file = folder / TENSORS
+    try:
+        content = file.read_bytes()
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise InputError(f"{file} is not the file that {DESCRIPTION} describes: save the classifier again")
+        return dict(parse_tensors(content))
+    except (OSError, SafetensorError) as error:
+        raise _damaged(file, error) from error
+
+
+def _check_fit(told: dict[str, Any], tensors: dict[str, ndarray]) -> None:
+    """Description and tensors must speak of the same classes and images."""
+    classes, images = len(told["classes"]), len(told["support_names"])
+    labels = tensors["support_labels"]
+    if len(tensors["prototype_sums"]) != classes or len(tensors["support"]) != images or len(labels) != images:
+        raise ValueError(f"{classes} classes and {images} images do not fit its tensors")
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    return InputError(f"{file} is damaged ({error}): save the classifier again")
+
+
+def _load_backbone(folder: Path, told: dict[str, Any], given: str | Path | Backbone | None, device: str) -> Backbone:
+    """The backbone the classifier was fitted on, from where it was or where it is now, with the adapter on it."""
+    wanted = told["backbone"]
+    if isinstance(given, Backbone):
+        backbone = detach(sharing_weights(given))
+    else:
+        source = wanted["source"] if given is None else str(given)
+        try:
+            backbone = load_backbone(
+                source,
+                wanted["image_size"],
+                heads=wanted["heads"] if Path(source).expanduser().is_file() else None,
+                mean=tuple(wanted["mean"]),
+                std=tuple(wanted["std"]),
+                pooling=wanted["pooling"],
+                device=device,
+                precision=wanted["precision"],
+                antialias=wanted["position_interpolation"] != "bicubic",
+            )
+        except InputError as error:
+            if given is not None:
+                raise
+            raise InputError(
+                f"the backbone of the classifier {folder} is not where it was ({error}): say where it is now with "
+                "backbone= (--backbone)"
+            ) from error
+    _check_same(backbone, wanted, folder)
+    if told["adapter"] is None:
+        return backbone
+    load_adapter(backbone, folder / ADAPTER)
+    if backbone.adapter_fingerprint != told["adapter"]["fingerprint"]:
+        raise InputError(
+            f"{folder / ADAPTER} is not the adapter that {DESCRIPTION} describes: save the classifier again"
+        )
+    return backbone
+
+
+def _check_same(backbone: Backbone, wanted: dict[str, Any], folder: Path) -> None:
+    if backbone.fingerprint != wanted["fingerprint"]:
+        raise InputError(
+            f"the classifier {folder} was fitted on {wanted['source']!r}, whose weights are not those of "
+            f"{backbone.source!r}: give the same backbone, or fit again"
+        )
+    found = backbone.description()
+    for name in ("image_size", "pooling", "mean", "std"):
+        if found[name] != wanted[name]:
+            raise InputError(
+                f"the classifier {folder} was fitted with {name} {wanted[name]}, but the backbone given has "
+                f"{found[name]}: load it with {name}={wanted[name]!r}"
+            )

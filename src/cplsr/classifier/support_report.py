@@ -1,0 +1,276 @@
+"""What a support set says about itself: each image judged by the others, before anything else is labeled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from cplsr.classifier.leave_one_out import leave_one_out_in_chunks
+from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.evaluation.intervals import Z95
+
+DOUBTFUL_ODDS = 4.0
+"""An image is doubtful when another class is this many times likelier than its own."""
+CHANCE = 0.05
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many of so many, with the 95 % Wilson interval; the share is `None` where nothing was counted."""
+
+    right: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """The share itself, 0 to 1."""
+        return self.right / self.of if self.of else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end: where the true share lies with 95 % confidence; 0 to 1 where nothing was counted."""
+        return wilson_interval(self.right, self.of)
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """One class: its images, and how many of them the others of the support recognize."""
+
+    name: str
+    images: int
+    recognized: Share
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Images of one class that were taken for another."""
+
+    actual: str
+    taken_for: str
+    images: int
+
+
+@dataclass(frozen=True)
+class DoubtfulImage:
+    """A support image that looks like another class; `odds` is how many times likelier the other class is."""
+
+    name: str
+    index: int
+    label: str
+    looks_like: str
+    odds: float
+
+
+@dataclass(frozen=True)
+class FrozenComparison:
+    """The adapter and the frozen backbone on the same support images.
+
+    only_frozen, only_adapter: images that only one of the two gets right. chance: how probable a difference at least as
+    large is if neither is better (exact McNemar test).
+    """
+
+    frozen: Share
+    adapter: Share
+    only_frozen: int
+    only_adapter: int
+    chance: float
+
+    @property
+    def recommended(self) -> str:
+        """`frozen`, `adapter`, or `no clear difference` where chance explains it."""
+        if self.chance >= CHANCE:
+            return "no clear difference"
+        return "adapter" if self.only_adapter > self.only_frozen else "frozen"
+
+
+@dataclass(frozen=True)
+class SupportReport:
+    """What to expect from a support set, by leaving out each image in turn.
+
+    accuracy: images recognized, of those whose class has another image.
+    confusions, doubtful: the worst first. needs_more: classes that more pictures would help most, first the neediest.
+    comparison: with the frozen backbone, where an adapter is in use and images (not embeddings) were given.
+    """
+
+    images: int
+    classes: tuple[ClassReport, ...]
+    accuracy: Share
+    confusions: tuple[Confusion, ...]
+    doubtful: tuple[DoubtfulImage, ...]
+    needs_more: tuple[str, ...]
+    temperature: float
+    comparison: FrozenComparison | None = None
+
+    def sentences(self) -> list[str]:
+        """The report in plain words."""
+        return [
+            self.expectation(),
+            *self._about_confusions(),
+            *self._about_doubtful(),
+            *self._about_needy(),
+            *self._about_adapter(),
+        ]
+
+    def expectation(self) -> str:
+        """One sentence: how many of new images of the same kind will be labeled rightly."""
+        value, (low, high) = self.accuracy.value, self.accuracy.interval
+        if value is None:
+            return (
+                "No class has two images, so nothing can be said about accuracy: give at least one more image of every "
+                "class."
+            )
+        return (
+            f"Left out in turn, {self.accuracy.right:,} of {self.accuracy.of:,} support images are recognized "
+            f"({value:.0%}): on new images of the same kind expect {low:.0%} to {high:.0%}."
+        )
+
+    def _about_confusions(self) -> list[str]:
+        shown = [f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN]]
+        return [f"Confusions to expect: {', '.join(shown)}."] if shown else []
+
+    def _about_doubtful(self) -> list[str]:
+        shown = [f"{d.name} (labeled {d.label}, looks like {d.looks_like})" for d in self.doubtful[:SHOWN]]
+        more = f" and {len(self.doubtful) - SHOWN:,} more" if len(self.doubtful) > SHOWN else ""
+        return [f"Look at the labels of: {', '.join(shown)}{more}."] if shown else []
+
+    def _about_needy(self) -> list[str]:
+        return [f"More pictures would help most for: {', '.join(self.needs_more)}."] if self.needs_more else []
+
+    def _about_adapter(self) -> list[str]:
+        if self.comparison is None:
+            return []
+        c = self.comparison
+        counts = f"frozen recognizes {c.frozen.right:,}, the adapter {c.adapter.right:,} of {c.adapter.of:,}"
+        if c.recommended == "no clear difference":
+            return [f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."]
+        return [f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f})."]
+
+
+@dataclass(frozen=True, eq=False)
+class SupportJudgment:
+    """The images that could be left out: their place, class, likeliest class, and odds of the best other class."""
+
+    rows: Int64[ndarray, "images"]
+    labels: Int64[ndarray, "images"]
+    predicted: Int64[ndarray, "images"]
+    others: Int64[ndarray, "images"]
+    log_odds: Float64[ndarray, "images"]
+
+    @property
+    def right(self) -> ndarray:
+        """Which were recognized."""
+        return self.predicted == self.labels
+
+
+def judge_support(head: PrototypeClassifier) -> SupportJudgment:
+    """Leave out every image whose class has another one."""
+    parts = []
+    normalized = head.prototype == "mean_of_normalized"
+    for judged in leave_one_out_in_chunks(head.support_, head.support_labels_, head.sums_, normalized=normalized):
+        cosines, places = judged.cosines, np.arange(len(judged.rows))
+        cosines[:, head.counts_ == 0] = -np.inf
+        predicted = cosines.argmax(axis=1)
+        own = cosines[places, judged.labels].copy()
+        cosines[places, judged.labels] = -np.inf
+        others = cosines.argmax(axis=1)
+        log_odds = head.temperature_ * (cosines[places, others] - own)
+        parts.append((judged.rows, judged.labels, predicted, others, log_odds))
+    if not parts:
+        nothing = np.zeros(0, dtype=np.int64)
+        return SupportJudgment(nothing, nothing, nothing, nothing, np.zeros(0))
+    return SupportJudgment(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def report_on_support(
+    head: PrototypeClassifier, names: tuple[str, ...], frozen: PrototypeClassifier | None = None
+) -> SupportReport:
+    """Judge a fitted classifier's support set; `frozen` is one fitted to the same images without the adapter."""
+    judged = judge_support(head)
+    classes = _class_reports(head, judged)
+    return SupportReport(
+        images=len(head.support_),
+        classes=classes,
+        accuracy=Share(int(judged.right.sum()), len(judged.rows)),
+        confusions=_confusions(head, judged),
+        doubtful=_doubtful(head, judged, names),
+        needs_more=_needs_more(classes),
+        temperature=head.temperature_,
+        comparison=None if frozen is None else compare_with_frozen(judge_support(frozen), judged),
+    )
+
+
+def compare_with_frozen(frozen: SupportJudgment, adapter: SupportJudgment) -> FrozenComparison:
+    """Two judgments of the same images, paired."""
+    from scipy.stats import binomtest
+
+    only_frozen = int((frozen.right & ~adapter.right).sum())
+    only_adapter = int((adapter.right & ~frozen.right).sum())
+    differing = only_frozen + only_adapter
+    chance = float(binomtest(only_frozen, differing, 0.5).pvalue) if differing else 1.0
+    of = len(adapter.rows)
+    return FrozenComparison(
+        frozen=Share(int(frozen.right.sum()), of),
+        adapter=Share(int(adapter.right.sum()), of),
+        only_frozen=only_frozen,
+        only_adapter=only_adapter,
+        chance=chance,
+    )
+
+
+def wilson_interval(right: int, of: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a share: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.96."""
+    if of == 0:
+        return 0.0, 1.0
+    share, weight = right / of, Z95**2 / of
+    center = (share + weight / 2) / (1 + weight)
+    half = Z95 * (share * (1 - share) / of + weight / (4 * of)) ** 0.5 / (1 + weight)
+    # The ends are exact where all or none are right, but not in floating point.
+    return (center - half if right else 0.0), (center + half if right < of else 1.0)
+
+
+def _class_reports(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:
+    count = len(head.classes_)
+    of = np.bincount(judged.labels, minlength=count)
+    right = np.bincount(judged.labels[judged.right], minlength=count)
+    return tuple(
+        ClassReport(str(name), int(images), Share(int(r), int(n)))
+        for name, images, r, n in zip(head.classes_.tolist(), head.counts_, right, of, strict=True)
+    )
+
+
+def _confusions(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[Confusion, ...]:
+    wrong = ~judged.right
+    pairs = np.stack((judged.labels[wrong], judged.predicted[wrong]), axis=1)
+    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    names = [str(name) for name in head.classes_.tolist()]
+    return tuple(Confusion(names[kinds[k, 0]], names[kinds[k, 1]], int(counts[k])) for k in order)
+
+
+def _doubtful(head: PrototypeClassifier, judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
+    suspects = np.flatnonzero(judged.log_odds >= np.log(DOUBTFUL_ODDS))
+    order = suspects[np.argsort(-judged.log_odds[suspects], kind="stable")]
+    classes = [str(name) for name in head.classes_.tolist()]
+    return tuple(
+        DoubtfulImage(
+            name=names[judged.rows[k]],
+            index=int(judged.rows[k]),
+            label=classes[judged.labels[k]],
+            looks_like=classes[judged.others[k]],
+            odds=float(np.exp(min(judged.log_odds[k], 700.0))),
+        )
+        for k in order
+    )
+
+
+def _needs_more(classes: tuple[ClassReport, ...]) -> tuple[str, ...]:
+    """Classes with a single image first, then those recognized less often than the average class, worst first."""
+    single = [report.name for report in classes if report.recognized.value is None]
+    known = [(report.recognized.value, report.images, report.name) for report in classes if report.recognized.of]
+    average = sum(value or 0.0 for value, _, _ in known) / max(len(known), 1)
+    below = [name for value, _, name in sorted(known, key=lambda row: row[:2]) if value is not None and value < average]
+    return (*single, *below)[:SHOWN]

@@ -1,0 +1,86 @@
+"""`cplsr check`: what to expect from examples, before anything is labeled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from cplsr.cli.classify import ClassifierBackbone, open_support
+
+if TYPE_CHECKING:
+    from cplsr.classifier.comparison import MethodScore
+    from cplsr.classifier.few_shot_classifier import FewShotClassifier
+    from cplsr.report.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(ClassifierBackbone):
+    """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
+
+    Says what accuracy to expect, which images look mislabeled, which classes need more pictures, and whether the frozen
+    backbone, the adapter, logistic regression or nearest neighbors recognizes more of them.
+    """
+
+    support: Annotated[str, tyro.conf.Positional]
+    """A folder with one folder per class, or a csv with the columns path,label."""
+    batch_size: int = 64
+    """Images embedded at a time."""
+    workers: int | None = None
+    """Processes that decode images. Default: up to 2."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, judge, say it in plain words."""
+    options = tyro.cli(Check, args=arguments, prog="cplsr check")
+    from rich.console import Console
+
+    from cplsr.classifier.comparison import compare_methods
+
+    classifier = fit(options)
+    console = Console(highlight=False, soft_wrap=True)
+    report = classifier.evaluate_support()
+    if report.accuracy.of:
+        console.print(methods_table(compare_methods(classifier)).to_rich())
+    for sentence in report.sentences():
+        console.print(sentence, markup=False)
+    return 0
+
+
+def fit(options: Check) -> FewShotClassifier:
+    """A classifier fitted to the examples."""
+    from cplsr.classifier.few_shot_classifier import FewShotClassifier
+
+    domain = open_support(options.support)
+    classifier = FewShotClassifier(
+        options.load_chosen(), options.adapter, batch_size=options.batch_size, workers=options.workers
+    )
+    return classifier.fit(domain)
+
+
+def methods_table(scores: tuple[MethodScore, ...]) -> Table:
+    """Methods down; the one that recognizes most in bold, even where the lead may be chance."""
+    from cplsr.report.tables import Cell, Table
+
+    best = max(score.accuracy.right for score in scores)
+    rows = tuple(
+        (
+            Cell(score.method),
+            Cell(f"{score.accuracy.right} of {score.accuracy.of}", bold=score.accuracy.right == best),
+            Cell("{:.0%} to {:.0%}".format(*score.accuracy.interval)),
+        )
+        for score in scores
+    )
+    return Table(
+        title="examples recognized by the others",
+        columns=("method", "recognized", "95 % interval"),
+        rows=rows,
+        caption=f"{how_text(scores)}; where intervals overlap much, the difference may be chance",
+    )
+
+
+def how_text(scores: tuple[MethodScore, ...]) -> str:
+    """How the images were left out; the peers are refitted in folds where there are many."""
+    ways = list(dict.fromkeys(score.how for score in scores))
+    return ways[0] if len(ways) == 1 else f"prototypes: {ways[0]}; the others: {ways[1]}"

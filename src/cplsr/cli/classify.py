@@ -1,0 +1,189 @@
+"""`cplsr classify`: label images from a few examples of each class."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cplsr.cli.backbone_arguments import BackboneArguments
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.classifier.csv_run import CsvSummary
+    from cplsr.classifier.few_shot_classifier import FewShotClassifier
+    from cplsr.data.domain import Domain
+
+AUTO = "auto"
+SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierBackbone(BackboneArguments):
+    """Which frozen vision transformer a classifier stands on."""
+
+    backbone: str = AUTO
+    """Hub id, transformers folder, checkpoint file, or 'embedded'. auto: facebook/dino-vits16 if it is at hand or can
+    be downloaded, else embedded; with --model, the model's own."""
+    adapter: str | None = None
+    """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the one packaged with the backbone."""
+
+    def load_chosen(self) -> Backbone:
+        """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
+        from cplsr.cli.evaluate import adapters_image_size
+
+        size = adapters_image_size([self.adapter]) if self.adapter not in (None, "frozen") else None
+        if self.backbone != AUTO:
+            return self.load(size)
+        from cplsr.classifier.backbone_choice import load_default
+
+        return load_default(lambda source: dataclasses.replace(self, backbone=source).load(size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(ClassifierBackbone):
+    """Label images from a few examples of each class, and write predictions.csv.
+
+    An interrupted run is continued by the same command. Images that cannot be read are rows with an error.
+    """
+
+    query: Path | None = None
+    """What to label: a folder (at any depth), one image, or a csv with the column path."""
+    support: str | None = None
+    """The examples: a folder with one folder per class, or a csv with the columns path,label."""
+    model: Path | None = None
+    """A classifier saved before by --save, instead of --support."""
+    out: Path = Path("predictions.csv")
+    """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
+    reject_below: float | None = None
+    """Answer 'unknown' where the best class is less likely than this, for example 0.5."""
+    save: Path | None = None
+    """Also save the classifier to this folder, for --model, `cplsr serve` and `cplsr export`."""
+    copy_to: Path | None = None
+    """Also copy the images to this folder, into a folder per class ('unknown' for rejected ones)."""
+    restart: bool = False
+    """Throw away what an interrupted run left behind instead of continuing it."""
+    batch_size: int = 64
+    """Images embedded at a time."""
+    workers: int | None = None
+    """Processes that decode images. Default: up to 2."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, label, say what came of it."""
+    import tyro
+
+    options = tyro.cli(Classify, args=arguments, prog="cplsr classify")
+    query = check_request(options)
+    from cplsr.classifier.csv_run import check_out, check_partial, label_to_csv, summarize
+    from cplsr.classifier.prototype_classifier import check_rejection
+    from cplsr.classifier.query_files import open_queries
+    from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
+
+    queries = open_queries(query)
+    classifier = make_classifier(options)
+    names = [str(name) for name in classifier.classes_.tolist()]
+    check_rejection(options.reject_below, classifier.classes_)
+    if options.copy_to is not None:
+        check_label_folders(names, options.copy_to, query)
+    check_out(options.out)
+    if not options.restart:
+        check_partial(classifier, queries, options.out, options.reject_below)
+    if options.save is not None:
+        classifier.save(options.save)
+        print(f"classifier saved to {options.save}")
+    kept = label_to_csv(classifier, queries, options.out, reject_below=options.reject_below, restart=options.restart)
+    if kept:
+        print(f"continued an interrupted run: {kept:,} of {len(queries):,} images were labeled already")
+    if options.copy_to is not None:
+        copied = copy_by_label(labeled_files(options.out, query), options.copy_to)
+        print(f"{copied:,} images copied to {options.copy_to}")
+    print(summary_text(summarize(options.out), options.out))
+    print(classifier.evaluate_support().expectation())
+    return 0
+
+
+def check_request(options: Classify) -> Path:
+    """Refuse what cannot work before anything is loaded; gives the query."""
+    if options.query is None:
+        raise InputError("there is nothing to label: give --query FOLDER, an image, or a csv of paths")
+    if (options.support is None) == (options.model is None):
+        raise InputError("give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)")
+    if options.model is not None and options.adapter is not None:
+        raise InputError("--adapter does not go with --model, which has its own: leave it out, or fit with --support")
+    if options.model is not None and options.image_size is not None:
+        raise InputError("--image-size does not go with --model, which has its own: leave it out")
+    if options.batch_size < 1:
+        raise InputError(f"--batch-size {options.batch_size} is too small: give at least 1")
+    if options.save is not None:
+        from cplsr.classifier.store import check_place
+
+        check_place(options.save)
+    return options.query
+
+
+def make_classifier(options: Classify) -> FewShotClassifier:
+    """Load the saved classifier, or fit one."""
+    from cplsr.classifier.few_shot_classifier import FewShotClassifier
+
+    if options.model is not None:
+        return FewShotClassifier.load(
+            options.model,
+            backbone=None if options.backbone == AUTO else options.backbone,
+            device=options.device,
+            batch_size=options.batch_size,
+            workers=options.workers,
+        )
+    domain = open_support(str(options.support))
+    classifier = FewShotClassifier(
+        options.load_chosen(), options.adapter, batch_size=options.batch_size, workers=options.workers
+    )
+    return classifier.fit(domain)
+
+
+def open_support(source: str) -> Domain:
+    """Labeled examples, of two classes at least; what was passed over is named."""
+    import warnings
+
+    from cplsr.data.open import open_domain
+
+    domain = open_domain(source).without_empty_classes()
+    if len(domain.classes) < 2:
+        raise InputError(f"{source} has one class, {domain.classes[0]!r}: give examples of at least two")
+    if domain.skipped:
+        name, reason = domain.skipped[0]
+        warnings.warn(
+            f"{len(domain.skipped):,} files of {source} are not used, the first is {name}: {reason}", stacklevel=2
+        )
+    return domain
+
+
+def labeled_files(out: Path, query: Path) -> Iterator[tuple[Path, str]]:
+    """The files that got a label, as they can be opened from here."""
+    from cplsr.classifier.csv_run import read_rows
+    from cplsr.classifier.query_files import TABLES
+
+    root = query.parent if query.suffix.lower() in TABLES and query.is_file() else Path()
+    for path, label, *_, error in read_rows(out):
+        if not error:
+            yield root / path, label
+
+
+def summary_text(summary: CsvSummary, out: Path) -> str:
+    """How many of each class, how many unknown, how many errors, how sure."""
+    shown = list(summary.labels.items())[:SHOWN]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines = [f"{summary.images:,} images, written to {out}"]
+    lines += [f"  {name:<{width}}  {images:,}" for name, images in shown]
+    if len(summary.labels) > SHOWN:
+        lines.append(f"  and {len(summary.labels) - SHOWN:,} more classes")
+    if summary.unknown:
+        lines.append(f"unknown: {summary.unknown:,}")
+    if summary.errors:
+        lines.append(f"could not be read: {summary.errors:,} (see the column error)")
+    if summary.mean_confidence is not None:
+        lines.append(f"mean confidence: {summary.mean_confidence:.2f}")
+    return "\n".join(lines)

@@ -1,0 +1,119 @@
+"""A classifier on disk is the same classifier, and a damaged one is a sentence."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cplsr.backbones.load import load_backbone
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.errors import InputError
+
+
+@pytest.fixture
+def saved(backbone, support, adapter_folder, tmp_path):
+    classifier = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)
+    classifier.save(tmp_path / "model")
+    return classifier, tmp_path / "model"
+
+
+def test_what_is_loaded_answers_the_same(saved, support):
+    classifier, folder = saved
+
+    loaded = FewShotClassifier.load(folder, workers=0)
+
+    np.testing.assert_array_equal(loaded.predict_proba(support), classifier.predict_proba(support))
+    np.testing.assert_array_equal(loaded.out_of_domain_score(support), classifier.out_of_domain_score(support))
+    assert loaded.fingerprint == classifier.fingerprint
+    assert loaded.evaluate_support() == classifier.evaluate_support()
+    assert (
+        loaded.explain(support / "red" / "0.png").neighbors == classifier.explain(support / "red" / "0.png").neighbors
+    )
+    assert sorted(file.name for file in folder.iterdir()) == ["adapter", "classifier.json", "classifier.safetensors"]
+    loaded.add_class("again", support / "red")
+    loaded.save(folder)
+    assert FewShotClassifier.load(folder).classes_.tolist() == ["again", "blue", "green", "red"]
+
+
+@pytest.mark.parametrize("labels", [["b", "a", "é\n"], [3, 1, 2], [0.0, 2.0, 1.0], [True, False, True]])
+def test_labels_keep_their_kind(backbone, tmp_path, labels):
+    vectors = np.random.default_rng(0).normal(size=(3, 64))
+    classifier = FewShotClassifier(backbone, temperature=11.0, prototype="mean_of_normalized").fit(vectors, labels)
+
+    loaded = FewShotClassifier.load(classifier.save(tmp_path / "model"))
+
+    assert loaded.classes_.tolist() == sorted(set(labels))
+    assert loaded.classes_.dtype.kind == classifier.classes_.dtype.kind
+    np.testing.assert_array_equal(loaded.predict_proba(vectors), classifier.predict_proba(vectors))
+    assert (loaded.temperature, loaded.prototype) == (11.0, "mean_of_normalized")
+
+
+def test_the_embedded_backbone_is_found_again(support, tmp_path):
+    classifier = FewShotClassifier("embedded", "frozen", workers=0).fit(support)
+    folder = classifier.save(tmp_path / "model")
+
+    np.testing.assert_array_equal(
+        FewShotClassifier.load(folder, workers=0).predict_proba(support), classifier.predict_proba(support)
+    )
+
+
+def test_a_backbone_that_moved(saved, checkpoint_file, support, tmp_path):
+    classifier, folder = saved
+    moved = checkpoint_file.rename(tmp_path / "elsewhere.safetensors")
+
+    with pytest.raises(InputError, match=r"not where it was .*\(--backbone\)"):
+        FewShotClassifier.load(folder)
+    colors = {"mean": classifier.backbone_.mean, "std": classifier.backbone_.std}
+    for given in (moved, load_backbone(moved, heads=2, **colors)):
+        loaded = FewShotClassifier.load(folder, backbone=given, workers=0)
+        np.testing.assert_array_equal(loaded.predict_proba(support), classifier.predict_proba(support))
+    with pytest.raises(InputError, match="weights are not those"):
+        FewShotClassifier.load(folder, backbone="embedded")
+    with pytest.raises(InputError, match="image_size 32"):
+        FewShotClassifier.load(folder, backbone=load_backbone(moved, 48, heads=2, **colors))
+    other = load_backbone(moved, heads=2, mean=(0.4, 0.4, 0.4), std=(0.2, 0.2, 0.2))
+    with pytest.raises(InputError, match="fitted with mean"):
+        FewShotClassifier.load(folder, backbone=other)
+
+
+def test_damage_is_noticed(saved, tmp_path):
+    _, folder = saved
+    description = json.loads((folder / "classifier.json").read_text(encoding="utf-8"))
+    with pytest.raises(InputError, match="no saved classifier"):
+        FewShotClassifier.load(tmp_path)
+    tensors = (folder / "classifier.safetensors").read_bytes()
+    (folder / "classifier.safetensors").write_bytes(tensors[:-1] + b"x")
+    with pytest.raises(InputError, match="not the file that"):
+        FewShotClassifier.load(folder)
+    (folder / "classifier.safetensors").write_bytes(tensors)
+    for change, message in (({"format": 9}, "update cplsr"), ({"classes": ["one"]}, "damaged")):
+        (folder / "classifier.json").write_text(json.dumps(description | change))
+        with pytest.raises(InputError, match=message):
+            FewShotClassifier.load(folder)
+    (folder / "classifier.json").write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        FewShotClassifier.load(folder)
+
+
+def test_nothing_else_is_overwritten(saved, tmp_path, monkeypatch):
+    classifier, folder = saved
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="not overwritten"):
+        classifier.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("cplsr.classifier.store.save_adapter", fail)
+    with pytest.raises(OSError, match="disk full"):
+        classifier.remove_class("red").save(folder)
+    assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
+
+
+def test_there_is_no_pickle(saved):
+    _, folder = saved
+    for file in folder.rglob("*"):
+        assert file.suffix in ("", ".json", ".safetensors")

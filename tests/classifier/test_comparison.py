@@ -1,0 +1,54 @@
+"""Prototypes beside logistic regression and nearest neighbors."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from cplsr.classifier import comparison
+from cplsr.classifier.comparison import compare_methods, held_out_splits
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+
+
+def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_folder):
+    (support / "red" / "0.png").rename(support / "blue" / "moved.png")
+    classifier = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)
+
+    scores = compare_methods(classifier)
+
+    assert [score.method for score in scores] == [
+        "prototypes, frozen", "prototypes, adapter", "logistic regression", "5 nearest neighbors"
+    ]  # fmt: skip
+    assert {len(score.right) for score in scores} == {12}
+    vectors = classifier.head_.support_ / np.linalg.norm(classifier.head_.support_, axis=1, keepdims=True)
+    labels = classifier.head_.support_labels_
+    for row in range(12):
+        others = np.arange(12) != row
+        answer = LogisticRegression(C=100.0, max_iter=1000).fit(vectors[others], labels[others]).predict(vectors[[row]])
+        assert scores[2].right[row] == (answer[0] == labels[row])
+    assert not all(score.right.all() for score in scores)
+    frozen = compare_methods(FewShotClassifier(backbone, workers=0).fit(support))
+    assert [score.method for score in frozen][:2] == ["prototypes, frozen", "logistic regression"]
+    np.testing.assert_array_equal(frozen[0].right, scores[0].right)
+
+
+@pytest.mark.parametrize("limit", [60, 5])
+def test_each_image_is_held_out_once_and_single_ones_never(monkeypatch, limit):
+    monkeypatch.setattr(comparison, "LEAVE_ONE_OUT_IMAGES", limit)
+    labels = np.array([0, 0, 0, 1, 1, 1, 2, 3, 3, 3])
+
+    splits = list(held_out_splits(labels, 4))
+
+    assert len(splits) == (9 if limit == 60 else 3)
+    assert sorted(np.concatenate([test for _, test in splits])) == [0, 1, 2, 3, 4, 5, 7, 8, 9]
+    for train, test in splits:
+        assert not set(train) & set(test)
+        assert len(train) + len(test) == 10
+        assert 6 in train
+
+
+def test_without_anything_to_leave_out_there_is_nothing_to_compare(backbone, support):
+    paths = [support / name / "0.png" for name in ("red", "blue")]
+
+    scores = compare_methods(FewShotClassifier(backbone, workers=0).fit(paths, ["red", "blue"]))
+
+    assert [(score.method, score.accuracy.of) for score in scores] == [("prototypes, frozen", 0)]

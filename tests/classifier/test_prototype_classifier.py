@@ -1,0 +1,183 @@
+"""The classifier over vectors: scikit-learn's own checks, the definition, and what changes without refitting."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils.estimator_checks import check_estimator
+
+from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.errors import InputError
+
+
+def slow_probabilities(x, support, labels, classes, temperature, kind):
+    def scaled(vector):
+        return vector / np.linalg.norm(vector)
+
+    logits = []
+    for name in classes:
+        members = [
+            scaled(v) if kind == "mean_of_normalized" else v for v, y in zip(support, labels, strict=True) if y == name
+        ]
+        logits.append(temperature * float(scaled(x) @ scaled(np.mean(members, axis=0))))
+    odds = np.exp(logits)
+    return odds / odds.sum()
+
+
+def blobs(seed=0, classes=("ash", "birch", "cedar"), counts=(3, 1, 4), dim=6, spread=0.5):
+    generator = np.random.default_rng(seed)
+    centers = generator.normal(size=(len(classes), dim)) * 2
+    y = np.repeat(np.array(classes), counts)
+    X = np.repeat(centers, counts, axis=0) + spread * generator.normal(size=(len(y), dim))
+    order = generator.permutation(len(y))
+    return X[order], y[order]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_accepts_it():
+    outcomes = check_estimator(PrototypeClassifier(), on_skip=None)
+
+    assert {outcome["status"] for outcome in outcomes} <= {"passed", "skipped"}
+    assert sum(outcome["status"] == "passed" for outcome in outcomes) > 40
+
+
+@pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
+@given(seed=st.integers(0, 10**6), counts=st.lists(st.integers(1, 4), min_size=3, max_size=3))
+@settings(deadline=None, max_examples=20)
+def test_probabilities_are_the_definition(kind, seed, counts):
+    X, y = blobs(seed, counts=counts)
+    queries = np.random.default_rng(seed + 1).normal(size=(4, 6))
+
+    model = PrototypeClassifier(temperature=7.5, prototype=kind).fit(X, y)
+
+    for x, found in zip(queries, model.predict_proba(queries), strict=True):
+        expected = slow_probabilities(x, X, y, ["ash", "birch", "cedar"], 7.5, kind)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        assert model.predict(x[None])[0] == ["ash", "birch", "cedar"][int(np.argmax(expected))]
+
+
+@given(seed=st.integers(0, 10**6), cut=st.integers(1, 7))
+@settings(deadline=None, max_examples=20)
+def test_learning_in_parts_and_forgetting_a_class_is_fitting_the_rest(seed, cut):
+    X, y = blobs(seed)
+    queries = np.random.default_rng(seed + 1).normal(size=(5, 6))
+    whole = PrototypeClassifier().fit(X, y)
+
+    parts = PrototypeClassifier().partial_fit(X[:cut], y[:cut]).partial_fit(X[cut:], y[cut:])
+    np.testing.assert_allclose(parts.predict_proba(queries), whole.predict_proba(queries), atol=1e-5)
+    assert parts.classes_.tolist() == whole.classes_.tolist()
+
+    fewer = PrototypeClassifier().fit(X[y != "birch"], y[y != "birch"])
+    whole.remove_class("birch")
+    np.testing.assert_array_equal(whole.predict_proba(queries), fewer.predict_proba(queries))
+    np.testing.assert_array_equal(whole.support_labels_, fewer.support_labels_)
+
+
+def test_a_new_class_leaves_the_others_alone():
+    X, y = blobs()
+    model = PrototypeClassifier().fit(X, y)
+    before = dict(zip(model.classes_.tolist(), model.prototypes_.copy(), strict=True))
+
+    model.partial_fit(X[:2] + 9, ["beech", "beech"])
+
+    assert model.classes_.tolist() == ["ash", "beech", "birch", "cedar"]
+    for name, prototype in before.items():
+        np.testing.assert_array_equal(model.prototypes_[model.classes_.tolist().index(name)], prototype)
+
+
+def test_a_class_without_vectors_is_never_the_answer():
+    X, y = blobs()
+    model = PrototypeClassifier().partial_fit(X, y, classes=["ash", "birch", "cedar", "zelkova"])
+
+    probabilities = model.predict_proba(-X)
+
+    assert (probabilities[:, 3] == 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+def count_calls(function, *arguments):
+    calls = 0
+
+    def count(*_):
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_predicting_takes_as_many_steps_for_ten_thousand_classes_as_for_ten():
+    queries = np.random.default_rng(1).normal(size=(3, 8))
+    steps = []
+    for classes in (10, 10_000):
+        X = np.random.default_rng(0).normal(size=(2 * classes, 8))
+        model = PrototypeClassifier().fit(X, np.repeat(np.arange(classes), 2))
+        model.predict(queries)
+        steps.append(count_calls(model.predict, queries))
+        expected = [slow_probabilities(x, X[:20], np.repeat(np.arange(10), 2), range(10), 1.0, "mean") for x in queries]
+        ten = model.cosines(queries)[:, :10]
+        np.testing.assert_allclose(ten - ten[:, :1], np.log(expected) - np.log(expected)[:, :1], atol=1e-10)
+
+    assert steps[0] == steps[1]
+
+
+def test_rejection():
+    X, y = blobs(spread=0.1)
+    model = PrototypeClassifier(temperature=2.0).fit(X, y)
+    likelihoods = model.predict_proba(X).max(axis=1)
+    threshold = float(np.median(likelihoods))
+
+    answers = model.predict(X, reject_below=threshold)
+
+    assert set(answers[likelihoods < threshold]) == {"unknown"}
+    assert (answers[likelihoods >= threshold] == model.predict(X)[likelihoods >= threshold]).all()
+    numbers = PrototypeClassifier().fit(X, np.arange(len(X)) % 3)
+    assert set(numbers.predict(X, reject_below=1.0).tolist()) <= {"unknown", 0, 1, 2}
+    assert isinstance(numbers.predict(X, reject_below=0.0).tolist()[0], int)
+    with pytest.raises(InputError, match="no probability"):
+        model.predict(X, reject_below=50.0)
+    with pytest.raises(InputError, match="rename the class"):
+        PrototypeClassifier().fit(X, ["unknown", *y[1:]]).predict(X, reject_below=0.5)
+
+
+def test_the_out_of_domain_score_is_the_share_of_closer_support_images():
+    X, y = blobs(counts=(5, 5, 5), spread=0.3)
+    model = PrototypeClassifier().fit(X, y)
+    queries = np.concatenate((model.prototypes_, np.random.default_rng(5).normal(size=(20, 6))))
+
+    scores = model.out_of_domain_score(queries)
+
+    for x, score in zip(queries, scores, strict=True):
+        best = model.cosines(x[None]).max()
+        closer = sum(b > best for b in model.support_best_)
+        assert score == pytest.approx(closer / 16)
+    assert (scores[:3] < 0.1).all()
+    assert scores.max() > 0.9
+    assert len(model.support_best_) == 15
+    single = PrototypeClassifier().fit(X[:2], ["a", "b"])
+    assert np.isnan(single.out_of_domain_score(X)).all()
+    assert single.temperature_ == 20.0
+
+
+def test_bad_settings_and_requests():
+    X, y = blobs()
+    with pytest.raises(InputError, match="temperature='warm'"):
+        PrototypeClassifier(temperature="warm").fit(X, y)
+    with pytest.raises(InputError, match="temperature=0"):
+        PrototypeClassifier(temperature=0).fit(X, y)
+    with pytest.raises(InputError, match="prototype='median'"):
+        PrototypeClassifier(prototype="median").fit(X, y)
+    model = PrototypeClassifier().fit(X, y)
+    with pytest.raises(InputError, match="no class 'oak'"):
+        model.remove_class("oak")
+    with pytest.raises(InputError, match="text and numbers"):
+        model.partial_fit(X[:2], [1, 2])
+    model.remove_class("ash").remove_class("birch")
+    with pytest.raises(InputError, match="only class"):
+        model.remove_class("cedar")

@@ -1,0 +1,188 @@
+"""`cplsr classify`, as it is called."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.adapters.attach import attach
+from cplsr.adapters.store import save_adapter
+from cplsr.backbones.load import load_backbone
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.cli import main as cplsr
+from cplsr.cli.classify import main
+from cplsr.errors import InputError
+
+COLORS = {"blue": (40, 60, 200), "green": (40, 190, 60), "red": (200, 50, 40)}
+
+
+@pytest.fixture
+def folders(tmp_path):
+    generator = np.random.default_rng(0)
+    for number in range(7):
+        for name, color in COLORS.items():
+            pixels = (np.asarray(color) + generator.integers(-30, 31, (20, 24, 3))).clip(0, 255).astype(np.uint8)
+            place = tmp_path / ("support/" + name if number < 3 else "query/day " + str(number % 2))
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(place / (f"{number}.png" if number < 3 else f"{name}.{number // 5}.png"))
+    (tmp_path / "query" / "bad.jpg").write_bytes(b"no image")
+    return tmp_path
+
+
+@pytest.fixture
+def common(checkpoint_file):
+    return ["--backbone", str(checkpoint_file), "--heads", "2", "--device", "cpu", "--workers", "0"]
+
+
+def rows_of(file):
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_from_examples_to_a_file_a_model_and_sorted_copies(folders, common, capsys):
+    out, model, sorted_to = folders / "new" / "p.csv", folders / "model", folders / "sorted"
+
+    code = main(
+        [*common, "--support", str(folders / "support"), "--query", str(folders / "query"), "--out", str(out),
+         "--save", str(model), "--copy-to", str(sorted_to)]
+    )  # fmt: skip
+
+    printed = capsys.readouterr().out
+    rows = rows_of(out)
+    assert code == 0
+    assert len(rows) == 13
+    for row in rows:
+        if row["path"].endswith("bad.jpg"):
+            assert row["error"] == "not an image of a known format"
+            assert row["label"] == ""
+        else:
+            assert row["label"] == Path(row["path"]).name.partition(".")[0]
+            assert row["known"] == "yes"
+    copies = sorted(str(file.relative_to(sorted_to)) for file in sorted_to.rglob("*.png"))
+    assert len(copies) == 12
+    assert all(copy.partition("/")[0] == Path(copy).name.partition(".")[0] for copy in copies)
+    for words in ("13 images", "could not be read: 1", "mean confidence", "9 of 9 support images", str(model)):
+        assert words in printed
+
+    again = folders / "again.csv"
+    assert main(["--model", str(model), "--query", str(folders / "query"), "--out", str(again), "--workers", "0"]) == 0
+    assert again.read_bytes() == out.read_bytes()
+    assert "9 of 9 support images" in capsys.readouterr().out
+
+
+def test_unknown_ones_have_a_folder_of_their_own(folders, common, capsys):
+    main(
+        [*common, "--support", str(folders / "support"), "--query", str(folders / "query"), "--out",
+         str(folders / "p.csv"), "--reject-below", "1.0", "--copy-to", str(folders / "sorted")]
+    )  # fmt: skip
+
+    assert {row["label"] for row in rows_of(folders / "p.csv")} == {"unknown", ""}
+    assert [folder.name for folder in (folders / "sorted").iterdir()] == ["unknown"]
+    assert len(list((folders / "sorted" / "unknown").iterdir())) == 12
+    assert "unknown: 12" in capsys.readouterr().out
+
+
+def test_an_adapter_and_a_table_of_paths(folders, common, checkpoint_file):
+    backbone = load_backbone(checkpoint_file, 48, heads=2)
+    attach(backbone, "coalescent", init="near_identity")
+    save_adapter(backbone, folders / "run" / "adapter")
+    (folders / "list.csv").write_text("path\nquery/bad.jpg\nquery/day 1/red.0.png\nsupport/blue/0.png\n")
+
+    main(
+        [*common, "--support", str(folders / "support"), "--query", str(folders / "list.csv"), "--out",
+         str(folders / "p.csv"), "--adapter", str(folders / "run"), "--save", str(folders / "model"), "--copy-to",
+         str(folders / "sorted")]
+    )  # fmt: skip
+
+    rows = rows_of(folders / "p.csv")
+    assert [row["path"] for row in rows] == ["query/bad.jpg", "query/day 1/red.0.png", "support/blue/0.png"]
+    assert [row["label"] for row in rows] == ["", "red", "blue"]
+    assert sorted(file.name for file in (folders / "sorted").rglob("*.png")) == ["0.png", "red.0.png"]
+    loaded = FewShotClassifier.load(folders / "model")
+    assert (loaded.adapter_kind_, loaded.backbone_.image_size) == ("coalescent", 48)
+
+
+def test_an_interrupted_run_is_continued_by_the_same_command(folders, common, monkeypatch, capsys):
+    words = ["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"),
+             "--batch-size", "4"]  # fmt: skip
+    assert cplsr([*words, "--out", str(folders / "whole.csv")]) == 0
+    whole = FewShotClassifier.predictions
+
+    def broken(self, X, **options):
+        batches = whole(self, X, **options)
+        yield next(batches)
+        yield next(batches)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FewShotClassifier, "predictions", broken)
+        assert cplsr([*words, "--out", str(folders / "p.csv")]) == 130
+    assert not (folders / "p.csv").exists()
+    assert cplsr([*words, "--out", str(folders / "p.csv"), "--reject-below", "0.5", "--save", str(folders / "m")]) == 2
+    assert "another --reject-below" in capsys.readouterr().err
+    assert not (folders / "m").exists()
+
+    assert cplsr([*words, "--out", str(folders / "p.csv")]) == 0
+
+    assert "8 of 13 images were labeled already" in capsys.readouterr().out
+    assert (folders / "p.csv").read_bytes() == (folders / "whole.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--support", "support"], "nothing to label"),
+        (["--query", "query"], "either --support"),
+        (["--query", "query", "--support", "support", "--model", "model"], "either --support"),
+        (["--query", "query", "--model", "support"], "no saved classifier"),
+        (["--query", "query", "--model", "model", "--adapter", "frozen"], "--adapter does not go"),
+        (["--query", "query", "--model", "model", "--image-size", "32"], "--image-size does not go"),
+        (["--query", "gone", "--support", "support"], "gone does not exist"),
+        (["--query", "query", "--support", "gone"], "gone does not exist"),
+        (["--query", "query", "--support", "one"], "one class, 'red'"),
+        (["--query", "query", "--support", "support", "--reject-below", "50"], "no probability"),
+        (["--query", "query", "--support", "support", "--copy-to", "query/sorted"], "in the query folder"),
+        (["--query", "query", "--support", "support", "--save", "query"], "not a saved classifier"),
+        (["--query", "query", "--support", "support", "--out", "query"], "is a folder"),
+        (["--query", "query", "--support", "support", "--batch-size", "0"], "too small"),
+    ],
+)
+def test_bad_requests_are_one_sentence_and_leave_nothing(folders, common, monkeypatch, capsys, words, message):
+    (folders / "one" / "red").mkdir(parents=True)
+    Image.new("RGB", (5, 5)).save(folders / "one" / "red" / "0.png")
+    monkeypatch.chdir(folders)
+    before = sorted(str(path) for path in folders.rglob("*"))
+
+    with pytest.raises(InputError, match=message):
+        main([*common, *words])
+
+    assert sorted(str(path) for path in folders.rglob("*") if "cplsr-cache" not in str(path)) == before
+    assert cplsr(["classify", *common, *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("cplsr: ")
+    assert "Traceback" not in error
+
+
+def test_without_a_backbone_the_embedded_one_is_used_and_named(folders, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    code = cplsr(
+        ["classify", "--support", str(folders / "support"), "--query", str(folders / "query" / "day 1" / "red.0.png"),
+         "--out", str(folders / "p.csv"), "--workers", "0", "--device", "cpu"]
+    )  # fmt: skip
+
+    assert code == 0
+    assert "note: the small embedded backbone is used" in capsys.readouterr().err
+    assert [row["label"] for row in rows_of(folders / "p.csv")] == ["red"]
+
+
+def test_importing_the_commands_loads_nothing_heavy():
+    code = "import sys, cplsr.cli.classify, cplsr.cli.check; print({'torch', 'sklearn', 'scipy'} & set(sys.modules))"
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "set()"
