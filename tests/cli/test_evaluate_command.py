@@ -76,7 +76,7 @@ def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, cap
 def test_the_second_run_embeds_nothing_and_says_the_same(tmp_path, model, images, monkeypatch):
     first, second = tmp_path / "1.json", tmp_path / "2.json"
     main([*common(model), "--target", str(images), "--shots", "1", "--out", str(first)])
-    monkeypatch.setattr("cplsr.evaluation.embed_many.decode", None)
+    monkeypatch.setattr("cplsr.evaluation.embed.decode", None)
 
     main([*common(model), "--target", str(images), "--shots", "1", "--out", str(second)])
 

@@ -8,10 +8,9 @@ import torch
 
 from cplsr.adapters.attach import attach, detach
 from cplsr.errors import InputError
-from cplsr.evaluation import embed_many as module
+from cplsr.evaluation import embed as module
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.embed_many import embed_many
+from cplsr.evaluation.embed import embed_domain, embed_many
 
 
 @contextmanager

@@ -1,18 +1,19 @@
-"""From the images of a domain to a matrix of embeddings, each image once."""
+"""From the images of a domain to a matrix of embeddings, each image once, for one model or for several."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64, Shaped
 from numpy import ndarray
 
-from cplsr.data.decode import decode
+from cplsr.data.decode import DecodedBatch, decode
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 IMAGES_PER_SHARD = 2048
 """How many new embeddings are kept at a time: what a killed run loses at most."""
+
+IMAGES_PER_TURN = 512
+"""Decoded images that are held while several models take turns, since putting an adapter on has its price."""
+
+Model = Callable[[], AbstractContextManager[Any]]
+"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or one that puts an adapter on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,79 +76,149 @@ def embed_domain(
     cache: where embeddings are looked up and kept; `None` computes all of them and keeps none.
     strict: an image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
     """
-    key = EmbeddingKey.of(backbone)
-    vectors = np.empty((len(domain), backbone.dim), dtype=np.float32)
-    known = np.zeros(len(domain), dtype=bool)
-    if cache is not None:
-        known, vectors = cache.read(key, domain.identities, backbone.dim)
-    missing = np.flatnonzero(~known)
-    failed: list[tuple[str, str]] = []
-    unkept: list[int] = []
+    models = [nullcontext]
+    return embed_many(backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache)[0]
 
-    def keep() -> None:
-        if cache is not None and unkept:
-            cache.write(key, [domain.identities[index] for index in unkept], vectors[unkept])
-        unkept.clear()
 
+def embed_many(
+    backbone: Backbone,
+    domain: Domain,
+    models: Sequence[Model],
+    *,
+    batch_size: int = 64,
+    workers: int | None = None,
+    strict: bool = False,
+    cache: EmbeddingCache | None = None,
+) -> list[Embeddings]:
+    """What `embed_domain` gives, for each of several models: an image is decoded once, if any of them lacks it.
+
+    A model is entered once to look up what the cache holds for it, and again for each turn of decoded images that it
+    lacks; what it warns of is said the first time only.
+    """
+    shares = [_Share(backbone, domain, model, cache) for model in models]
+    wanted = np.flatnonzero(np.any([share.missing for share in shares], axis=0)) if shares else np.empty(0, np.int64)
+    failed: list[tuple[int, str]] = []
     try:
-        for indices, rows, unreadable in _embed(backbone, domain, missing, batch_size, workers, strict):
-            vectors[indices] = rows
-            known[indices] = True
-            failed.extend((domain.image_name(index), reason) for index, reason in unreadable)
-            unkept.extend(indices.tolist())
-            if len(unkept) >= IMAGES_PER_SHARD:
-                keep()
+        at_once = IMAGES_PER_TURN if len(models) > 1 else 1
+        for turn in _turns(backbone, domain, wanted, batch_size, workers, strict, at_once):
+            failed += [failure for batch in turn for failure in batch.failed]
+            for share in shares:
+                share.embed(turn)
     finally:
-        keep()
+        for share in shares:
+            share.keep()
     _warn_of_failed(domain, failed)
-    kept = np.flatnonzero(known)
-    return Embeddings(
-        name=domain.name,
-        classes=domain.classes,
-        vectors=vectors if len(kept) == len(domain) else vectors[kept],
-        labels=domain.labels[kept],
-        indices=kept,
-        groups=None if domain.groups is None else domain.groups[kept],
-        flags=domain.flags,
-        failed=tuple(failed),
-        new=len(missing) - len(failed),
-    )
+    return [share.embeddings(failed) for share in shares]
 
 
-def _embed(
-    backbone: Backbone, domain: Domain, missing: ndarray, batch_size: int, workers: int | None, strict: bool
-) -> Iterator[tuple[Int64[ndarray, "batch"], Float32[ndarray, "batch dim"], tuple[tuple[int, str], ...]]]:
-    if len(missing) == 0:
+def _turns(
+    backbone: Backbone,
+    domain: Domain,
+    wanted: ndarray,
+    batch_size: int,
+    workers: int | None,
+    strict: bool,
+    at_once: int,
+) -> Iterator[list[DecodedBatch]]:
+    """Decoded batches, as many together as hold `at_once` images."""
+    if len(wanted) == 0:
         return
     batches = decode(
         domain,
         backbone.image_size,
-        indices=missing,
+        indices=wanted,
         batch_size=batch_size,
         workers=workers,
         strict=strict,
         description=f"embedding {domain.name}",
     )
-    for batch in batches:
-        if len(batch.indices) == 0:
-            yield batch.indices, np.empty((0, backbone.dim), dtype=np.float32), batch.failed
-            continue
+    turn: list[DecodedBatch] = []
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            turn.append(batch)
+            if sum(len(held.indices) for held in turn) >= at_once:
+                yield turn
+                turn = []
+        if turn:
+            yield turn
+
+
+class _Share:
+    """What one model knows of a domain's images, and what it has still to embed."""
+
+    def __init__(self, backbone: Backbone, domain: Domain, model: Model, cache: EmbeddingCache | None) -> None:
+        self._backbone, self._domain, self._model, self._cache = backbone, domain, model, cache
+        with model():
+            self._key = EmbeddingKey.of(backbone)
+        self._vectors = np.empty((len(domain), backbone.dim), dtype=np.float32)
+        self._known = np.zeros(len(domain), dtype=bool)
+        if cache is not None:
+            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.dim)
+        self.missing = ~self._known
+        self._unkept: list[int] = []
+
+    def embed(self, turn: list[DecodedBatch]) -> None:
+        """Embed those of the decoded images that were missing."""
+        lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
+        if not any(len(rows) for _, rows in lacking):
+            return
+        with ExitStack() as stack:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # said already, when the cache was looked up
+                stack.enter_context(self._model())
+            for batch, rows in lacking:
+                if len(rows):
+                    whole = len(rows) == len(batch.indices)
+                    self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
+
+    def _take(self, indices: Int64[ndarray, "batch"], pixels: torch.Tensor) -> None:
         with torch.inference_mode():
-            rows = backbone(batch.pixels.to(backbone.device)).float().cpu().numpy()
-        if not np.isfinite(rows).all():
-            name = domain.image_name(int(batch.indices[np.flatnonzero(~np.isfinite(rows).all(axis=1))[0]]))
+            vectors = self._backbone(pixels.to(self._backbone.device)).float().cpu().numpy()
+        self._refuse_infinite(indices, vectors)
+        self._vectors[indices] = vectors
+        self._known[indices] = True
+        self._unkept.extend(indices.tolist())
+        if len(self._unkept) >= IMAGES_PER_SHARD:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write what is new to the cache."""
+        if self._cache is not None and self._unkept:
+            identities = [self._domain.identities[index] for index in self._unkept]
+            self._cache.write(self._key, identities, self._vectors[self._unkept])
+        self._unkept.clear()
+
+    def embeddings(self, failed: Sequence[tuple[int, str]]) -> Embeddings:
+        """The rows of all images that are known by now; `failed` are the positions that could not be decoded."""
+        domain, kept = self._domain, np.flatnonzero(self._known)
+        own = tuple((domain.image_name(index), reason) for index, reason in failed if self.missing[index])
+        return Embeddings(
+            name=domain.name,
+            classes=domain.classes,
+            vectors=self._vectors if len(kept) == len(domain) else self._vectors[kept],
+            labels=domain.labels[kept],
+            indices=kept,
+            groups=None if domain.groups is None else domain.groups[kept],
+            flags=domain.flags,
+            failed=own,
+            new=int(self.missing.sum()) - len(own),
+        )
+
+    def _refuse_infinite(self, indices: Int64[ndarray, "batch"], vectors: Float32[ndarray, "batch dim"]) -> None:
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            name = self._domain.image_name(int(indices[np.flatnonzero(~finite)[0]]))
             raise InputError(
-                f"the embedding of {name} in {domain.name} is not finite: the weights are damaged, or the precision "
-                f"{backbone.precision} is too coarse for this backbone; try --precision fp32"
+                f"the embedding of {name} in {self._domain.name} is not finite: the weights are damaged, or the "
+                f"precision {self._backbone.precision} is too coarse for this backbone; try --precision fp32"
             )
-        yield batch.indices, rows, batch.failed
 
 
-def _warn_of_failed(domain: Domain, failed: list[tuple[str, str]]) -> None:
+def _warn_of_failed(domain: Domain, failed: list[tuple[int, str]]) -> None:
     if failed:
-        name, reason = failed[0]
+        index, reason = failed[0]
         warnings.warn(
             f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
-            f"the first is {name}: {reason}",
-            stacklevel=3,
+            f"the first is {domain.image_name(index)}: {reason}",
+            stacklevel=4,
         )

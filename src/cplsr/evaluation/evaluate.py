@@ -22,8 +22,7 @@ from cplsr.evaluation.benchmark import EpisodeLogits, episode_logits
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.calibration import bin_means, expected_calibration_error
 from cplsr.evaluation.confusion import recall
-from cplsr.evaluation.embed import Embeddings
-from cplsr.evaluation.embed_many import Model, embed_many
+from cplsr.evaluation.embed import Embeddings, Model, embed_many
 from cplsr.evaluation.intervals import mean_interval, paired_difference
 from cplsr.evaluation.provenance import adapter_flags, data_flags, describe_data, describe_settings
 from cplsr.evaluation.results import (
