@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,15 @@ if TYPE_CHECKING:
 TARGETS = ("procedural:radiograph", "procedural:dermoscopy", "procedural:landcover", "procedural:leaf", "digits")
 BASE_IMAGES = 40
 EPISODES, FULL_EPISODES = 1000, 5000
+ENTROPY_IMAGES, PICTURES = 16, 2
+METHOD = "CPLSR"
+NEXT = """[bold]Next, on your own images[/] (a folder with one folder per class):
+   cplsr check FOLDER                                    what to expect from these examples
+   cplsr classify --support FOLDER --query OTHERS --out predictions.csv
+                                                         label other images from them
+   cplsr evaluate --target MINE=FOLDER --out mine.json   accuracy in episodes, with intervals
+   cplsr train --base PHOTOS --out runs/mine             train on base images of your own
+   cplsr report mine.json runs/mine --out report.html    a page like this one"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Demo:
     """
 
     out: Path = Path("runs/demo")
-    """Folder for the run and results.json."""
+    """Folder for run/, analysis/, results.json and report.html."""
     full: bool = False
     """Without the cuts that keep it under three minutes; takes hours."""
     seed: int = 0
@@ -50,6 +58,7 @@ def main(arguments: list[str]) -> int:
     result = train_demo(options, console)
     results = measure(options, result, console)
     results.write(options.out / "results.json")
+    look_inside(options, result, console)
     close(results, result, options, console)
     return 0
 
@@ -111,7 +120,7 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
     results = evaluate(
         load_backbone("embedded"),
         targets,
-        adapters=[("CPLSR", result.folder)],
+        adapters=[(METHOD, result.folder)],
         settings=EpisodeSettings(episodes=FULL_EPISODES if options.full else EPISODES, seed=options.seed),
         cache=EmbeddingCache(),
     )
@@ -119,25 +128,62 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
     return results
 
 
+def look_inside(options: Demo, result: TrainingResult, console: Console) -> None:
+    """What the projections changed: spread and bound terms from the embeddings at hand, heads, two pictures."""
+    from cplsr.analysis.analyze import analyze
+    from cplsr.backbones.load import load_backbone
+    from cplsr.data.open import open_domain
+    from cplsr.evaluation.cache import EmbeddingCache
+
+    console.print(
+        "[bold]3. Looking inside:[/] which heads changed, and what that did to attention and embeddings.\n"
+        f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
+    )
+    domains = {source.rpartition(":")[2]: open_domain(source) for source in TARGETS}
+    analysis = analyze(
+        load_backbone("embedded"),
+        result.folder,
+        domains,
+        adapter_name=METHOD,
+        images_per_class=None,
+        cache=EmbeddingCache(),
+        attention_images=1,
+        entropy_images=ENTROPY_IMAGES,
+        seed=options.seed,
+    )
+    dataclasses.replace(analysis, pictures=analysis.pictures[:PICTURES]).write(options.out / "analysis")
+
+
 def close(results: Results, result: TrainingResult, options: Demo, console: Console) -> None:
-    """What came of it, in plain words, and what to try next."""
-    better = [row for row in results.paired if row.ci95 is not None and row.difference > row.ci95]
-    worse = [row for row in results.paired if row.ci95 is not None and row.difference < -row.ci95]
+    """Write the page; say in plain words what came of it, and what to try next."""
+    from cplsr.report.page import write_report
+
+    page = options.out / "report.html"
+    made = [options.out / name for name in ("results.json", "run", "analysis")]
+    write_report([path for path in made if path.exists()], page, title="cplsr demo", command="cplsr demo")
+    console.print("[bold]4. What came of it[/]")
+    console.print(outcome(results, result), markup=False)
+    console.print(f"   All of it with charts, in one file: {page}", markup=False)
+    console.print(NEXT)
+
+
+def outcome(results: Results, result: TrainingResult) -> str:
+    """What was gained or lost, and how much of it may be chance."""
+    better = [row for row in results.paired if row.significant and row.difference > 0]
+    worse = [row for row in results.paired if row.significant and row.difference < 0]
     mean = sum(row.difference for row in results.paired) / len(results.paired)
     what = "gained" if mean >= 0 else "lost"
-    console.print(
-        "[bold]3. What came of it[/]\n"
-        f"   Averaged over targets and shots, the projections {what} {abs(mean):.2f} points over the frozen backbone;\n"
-        f"   of {len(results.paired)} comparisons {len(better)} are clearly better, {len(worse)} clearly worse, "
-        "the rest within chance.\n"
-        f"   Validation classes: {result.start_accuracy:.2f} % before, "
-        f"{result.best_accuracy:.2f} % with the adapter that was kept (episode {result.best_episode}).\n"
-        f"   Written: {options.out / 'results.json'}, {options.out / 'run'}{os.sep}"
+    lines = [
+        f"   Averaged over targets and shots, the projections {what} {abs(mean):.2f} points over the frozen backbone.",
+        f"   Of {len(results.paired)} comparisons {len(better)} are clearly better, {len(worse)} clearly worse, "
+        f"{len(results.paired) - len(better) - len(worse)} within chance.",
+    ]
+    for rows, word in ((better, "Better"), (worse, "Worse")):
+        if rows:
+            targets = list(dict.fromkeys(row.target for row in rows))
+            lines.append(f"   {word} on: {', '.join(targets)}.")
+    lines.append(
+        f"   On the validation classes: {result.start_accuracy:.2f} % before, {result.best_accuracy:.2f} % with the "
+        f"adapter that was kept (episode {result.best_episode})."
     )
-    console.print(
-        "[bold]Next, on your own images[/] (a folder with one folder per class):\n"
-        "   cplsr data doctor FOLDER --as folder            is anything wrong with them?\n"
-        "   cplsr evaluate --target MINE=FOLDER             what accuracy to expect from a few labels\n"
-        "   cplsr train --base FOLDER --out runs/mine       train on your own base images",
-        markup=True,
-    )
+    return "\n".join(lines)

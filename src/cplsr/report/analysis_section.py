@@ -167,7 +167,8 @@ def heads_table(heads: tuple[Head, ...]) -> Table:
         tuple(
             Cell(content)
             for content in (
-                f"layer {head.layer}, head {head.head}",
+                str(head.layer),
+                str(head.head),
                 number(head.distance, 3),
                 f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
                 significant(head.condition),
@@ -178,7 +179,7 @@ def heads_table(heads: tuple[Head, ...]) -> Table:
         for head in ranked
     )
     more = f"The first {len(ranked)} of {len(heads)} heads." if len(ranked) < len(heads) else ""
-    columns = ("head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
+    columns = ("layer", "head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
     return Table(title="Heads ranked by change", columns=columns, rows=rows, caption=more)
 
 

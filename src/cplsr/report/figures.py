@@ -14,7 +14,7 @@ from cplsr.report.scales import Scale, tick_label
 
 WIDTH = 400.0
 COLORS = 8
-LETTER = 7.1
+LETTER = 7.6
 """Width of a letter of the charts' small print, near enough."""
 
 

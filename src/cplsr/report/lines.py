@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cplsr.report.differences import point
 from cplsr.report.figures import WIDTH, picture, style, swatches, x_axis, y_axis
 from cplsr.report.markup import element, significant, text
-from cplsr.report.scales import Scale, scale_of
+from cplsr.report.scales import Scale, has_place, scale_of
 
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 230.0, 42.0, 12.0, 26.0, 40.0
 
@@ -82,7 +81,7 @@ def _drawable(entry: Line, log_x: bool, log_y: bool) -> Line:
     kept = [
         (place, half)
         for place, half in zip(entry.points, halves, strict=True)
-        if all(math.isfinite(value) for value in place) and (place[0] > 0 or not log_x) and (place[1] > 0 or not log_y)
+        if has_place(place[0], log=log_x) and has_place(place[1], log=log_y)
     ]
     points, halves = tuple(place for place, _ in kept), tuple(half for _, half in kept)
     return Line(entry.name, points, entry.series, halves, entry.faint, entry.marked)

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+TINY, HUGE = 1e-200, 1e200
+"""Beyond these, arithmetic on an axis would lose its digits."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -42,19 +45,25 @@ def scale_of(
 ) -> Scale:
     """A scale that holds all figures, `include` too, with a little room around them.
 
-    An edge that is one of `include` gets no room: an axis that starts at 0 starts there. Figures that are not finite,
-    and with `log` those that are not positive, have no place on it.
+    An edge that is one of `include` gets no room: an axis that starts at 0 starts there. Figures without a place
+    on it, such as those that are not finite and with `log` those that are not positive, are passed over.
     """
-    kept = [value for value in (*values, *include) if math.isfinite(value) and (value > 0 or not log)]
+    kept = [value for value in (*values, *include) if has_place(value, log=log)]
     low, high = (min(kept), max(kept)) if kept else (1.0 if log else 0.0, 1.0)
     if log:
         high = high if high > low else 10 * low
         return Scale(low / 1.15, high * 1.15, start, end, log=True)
-    if low == high:
-        room = abs(low) / 10 or 1.0
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, TINY):  # closer than their own rounding: as good as one figure
+        room = size / 10 if size > TINY else 1.0
         low, high = low - room, high + room
     room = 0.05 * (high - low)
     return Scale(low if low in include else low - room, high if high in include else high + room, start, end)
+
+
+def has_place(value: float, *, log: bool = False) -> bool:
+    """Whether a figure can stand on an axis at all."""
+    return abs(value) <= HUGE and (value >= TINY or not log)
 
 
 def round_step(step: float) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from cplsr.report.figures import picture, style, swatches
 from cplsr.report.markup import element, text
-from cplsr.report.scales import scale_of
+from cplsr.report.scales import has_place, scale_of
 
 SIDE = 320.0
 SHAPES = (
@@ -36,7 +35,7 @@ def scatter_chart(
         places = [
             (horizontal(px), vertical(py))
             for px, py, own in zip(x, y, labels, strict=True)
-            if own == label and math.isfinite(px) and math.isfinite(py)
+            if own == label and has_place(px) and has_place(py)
         ]
         if places:
             path = "".join(SHAPES[label % len(SHAPES)].format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)

@@ -55,7 +55,7 @@ def evaluation_words(results: Results) -> list[str]:
     opening = (
         f"{compared} on {plural(len(results.targets), 'target domain')} ({listed(results.targets)}), "
         f"in {plural(first.episodes, 'episode')} of {first.way} classes for each target and shot "
-        f"({listed([str(shot) for shot in results.shots])} labelled images per class){same}."
+        f"({listed([str(shot) for shot in results.shots])} labeled images per class){same}."
     )
     return [opening, *(gain_words(results, method) for method in others if _pairs(results, method))]
 

@@ -91,16 +91,16 @@ class Table:
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
-        return (
-            f'<div class="table"><table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{note}'
-        )
+        table = f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        # A table that is too wide scrolls within itself; whoever has no mouse must be able to reach it.
+        return f'<div class="table" tabindex="0">{table}</div>{note}'
 
     def to_rich(self) -> RichTable:
         """For the terminal."""
         from rich.markup import escape
         from rich.table import Table as RichTable
 
-        table = RichTable(title=self.title or None, caption=self.caption or None)
+        table = RichTable(title=escape(self.title) or None, caption=escape(self.caption) or None)
         for number, name in enumerate(self.columns):
             table.add_column(escape(name), justify="left" if number < self.left else "right")
         for row in self.rows:

@@ -1,0 +1,44 @@
+"""`cplsr report`: one self-contained page of runs, results, analyses and ablations."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from cplsr.errors import InputError
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one HTML file that holds everything: words, tables, charts. It needs no network and no other file.
+
+    Give run folders of `cplsr train`, results files of `cplsr evaluate`, folders of `cplsr analyze` and
+    `cplsr ablate`, or a folder that holds some of them; they are recognized by what is in them.
+    """
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Files and folders to report on."""
+    out: Path = Path("report.html")
+    """The page."""
+    title: str = "Few-shot report"
+    """Heading of the page."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options and write the page."""
+    options = tyro.cli(Report, args=arguments, prog="cplsr report")
+    if not options.sources:
+        raise InputError("there is nothing to report on: give a run folder, a results file or a folder that holds some")
+    if options.out.is_dir():
+        raise InputError(f"{options.out} is a folder: give --out a file, for example {options.out / 'report.html'}")
+    from cplsr.report.page import write_report
+
+    command = shlex.join(["cplsr", "report", *arguments])
+    titles = write_report(options.sources, options.out, title=options.title, command=command)
+    size = options.out.stat().st_size / 1024
+    print(f"{options.out} ({size:,.0f} kB): {', '.join(titles)}")
+    return 0

@@ -1,0 +1,178 @@
+"""Inputs are recognized by what is in them; what is none of them, or damaged, is one sentence."""
+
+import json
+import shutil
+
+import pytest
+from oracles import report_inputs
+
+from cplsr.errors import InputError
+from cplsr.report.sources import gather, name_of
+
+
+@pytest.fixture
+def everything(tmp_path):
+    return report_inputs.write_everything(tmp_path / "all")
+
+
+def kinds(material):
+    return tuple(
+        len(part) for part in (material.evaluations, material.trainings, material.analyses, material.ablations)
+    )
+
+
+def test_a_folder_is_searched_one_level_deep(everything):
+    assert kinds(gather([everything])) == (1, 1, 1, 1)
+
+
+def test_two_levels_deep_is_too_deep(tmp_path):
+    report_inputs.write_run(tmp_path / "a" / "b" / "run")
+    with pytest.raises(InputError, match="holds nothing to report on"):
+        gather([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("results.json", (1, 0, 0, 0)),
+        ("run", (0, 1, 0, 0)),
+        ("run/run.json", (0, 1, 0, 0)),
+        ("analysis", (0, 0, 1, 0)),
+        ("analysis/analysis.json", (0, 0, 1, 0)),
+        ("ablation", (0, 0, 0, 1)),
+        ("ablation/1-5shot-seed0.json", (0, 0, 0, 1)),
+    ],
+)
+def test_each_kind_by_itself(everything, given, wanted):
+    assert kinds(gather([everything / given])) == wanted
+
+
+def test_names_of_files_do_not_matter(everything):
+    (everything / "results.json").rename(everything / "mine.json")
+    assert kinds(gather([everything])) == (1, 1, 1, 1)
+
+
+def test_nothing_is_taken_twice(everything):
+    assert kinds(gather([everything, everything / "run", everything / "results.json"])) == (1, 1, 1, 1)
+
+
+def test_the_contents_arrive(everything):
+    material = gather([everything])
+    training, analysis = material.trainings[0], material.analyses[0]
+    assert len(training.episodes) == 60
+    assert [episode for episode, _, _ in training.validations] == [0, 20, 40, 60]
+    assert len(training.distances) == 6
+    assert analysis.domains[0].after.within_between == pytest.approx(2.1)
+    assert [panel.stage for panel in analysis.panels] == ["before", "after"] * 2
+    assert analysis.attention[0].png.startswith(b"\x89PNG")
+    assert [str(row[0].text) for row in material.ablations[0].table.rows] == ["frozen", "CP + PE + SST", "AttnScale"]
+    assert len(material.files) == 1 + 2 + 3 + 3
+
+
+def test_rows_stand_as_in_the_ablations_own_table(everything):
+    (everything / "ablation" / "table.csv").write_text("row,leaf\nAttnScale,1\nfrozen,2\nCP + PE + SST,3\n")
+    rows = gather([everything / "ablation"]).ablations[0].table.rows
+    assert [row[0].text for row in rows] == ["AttnScale", "frozen", "CP + PE + SST"]
+
+
+def test_what_is_infinite_is_null_in_the_file(tmp_path):
+    content = report_inputs.analysis()
+    content["domains"]["leaf"]["before"]["within_between"] = None
+    content["heads"][0]["condition"] = None
+    analysis = gather([report_inputs.write_analysis(tmp_path / "a", content)]).analyses[0]
+    assert analysis.domains[1].before.within_between == float("inf")
+    assert analysis.heads[0].condition == float("inf")
+
+
+def refuses(path, match):
+    with pytest.raises(InputError, match=match) as caught:
+        gather([path])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_there(tmp_path):
+    refuses(tmp_path / "nothing", "does not exist")
+    refuses(tmp_path, "holds nothing to report on")
+    with pytest.raises(InputError, match="nothing to report on"):
+        gather([])
+
+
+@pytest.mark.parametrize("content", ["{", "\udcff", "[1, 2]", '{"some": "thing"}', "[" * 100_000, ""])
+def test_files_of_other_kinds(tmp_path, content):
+    path = tmp_path / "x.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    refuses(path, "x.json is")
+
+
+def test_results_without_rows_or_with_wrong_figures(tmp_path):
+    content = report_inputs.results().to_json()
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**content, "rows": []}))
+    refuses(path, "holds no accuracies")
+    for key, value in (("accuracy", "high"), ("ci95", [1]), ("shot", None), ("accuracy", float("nan"))):
+        path.write_text(json.dumps({**content, "rows": [{**content["rows"][0], key: value}]}))
+        with pytest.raises(InputError, match="cannot be read as evaluation results"):
+            gather([path])
+    confusion = [{**content["confusion"][0], "classes": ["one"]}]
+    path.write_text(json.dumps({**content, "confusion": confusion}))
+    refuses(path, "are not those of 1 classes")
+
+
+def test_damaged_runs(everything):
+    metrics = everything / "run" / "metrics.jsonl"
+    whole = metrics.read_text()
+    metrics.write_text(whole[:-20])
+    refuses(everything / "run", "cannot be read as a training run")
+    metrics.write_text('{"episode": 1, "loss": "low", "images_per_second": 2}\n')
+    refuses(everything / "run", "cannot be read as a training run")
+    metrics.unlink()
+    assert gather([everything / "run"]).trainings[0].episodes == ()
+    (everything / "run" / "run.json").write_text('{"settings": []}')
+    refuses(everything / "run", "cannot be read as a training run")
+
+
+@pytest.mark.parametrize("key", ["domains", "heads", "cost", "umap", "attention", "notes", "backbone"])
+def test_an_analysis_that_lacks_something(tmp_path, key):
+    content = report_inputs.analysis()
+    folder = report_inputs.write_analysis(tmp_path / "a", content)
+    del content[key]
+    (folder / "analysis.json").write_text(json.dumps(content))
+    refuses(folder, "cannot be read as an analysis")
+
+
+def test_pictures_must_be_pictures_and_within_the_folder(tmp_path):
+    folder = report_inputs.write_analysis(tmp_path / "a")
+    (tmp_path / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (folder / "attention" / "a-0.png").write_bytes(b"<svg onload=alert(1)>")
+    refuses(folder, "a-0.png is not a PNG picture")
+    content = report_inputs.analysis()
+    content["attention"][0]["file"] = "../secret.png"
+    (folder / "analysis.json").write_text(json.dumps(content))
+    refuses(folder, "outside its folder")
+
+
+def test_panels_must_fit_together(tmp_path):
+    folder = report_inputs.write_analysis(tmp_path / "a")
+    panel = {"domain": "a", "stage": "before", "classes": ["x"], "labels": [0, 0], "x": [1.0], "y": [1.0]}
+    (folder / "umap.json").write_text(json.dumps({"panels": [panel]}))
+    refuses(folder, "2 labels, 1 x and 1 y")
+    (folder / "umap.json").unlink()
+    refuses(folder, "cannot be read as an analysis")
+
+
+def test_a_damaged_ablation(everything):
+    path = everything / "ablation" / "1-5shot-seed0.json"
+    content = json.loads(path.read_text())
+    content["results"]["rows"][0]["accuracy"] = "x"
+    path.write_text(json.dumps(content))
+    refuses(everything / "ablation", "cannot be read as an ablation")
+
+
+def test_names_do_not_tell_where_things_are_kept(tmp_path, monkeypatch):
+    inner = tmp_path / "home" / "me" / "runs" / "demo"
+    inner.mkdir(parents=True)
+    assert name_of(inner) == "runs/demo"
+    monkeypatch.chdir(tmp_path / "home" / "me")
+    assert name_of(inner) == "runs/demo"
+    assert name_of(tmp_path / "home") == f"{tmp_path.name}/home"
+    shutil.rmtree(inner)
