@@ -98,13 +98,17 @@ def analyze(
         for name, domain in chosen.items()
     }
 
+    bar = progress_bar(len(chosen) * (1 if stored is None else 2), "looking at attention", unit="domain")
+
     def look(name: str) -> _Seen:
         pixels = samples[name].pixels
-        return _Seen(
+        seen = _Seen(
             embed_domain(backbone, chosen[name], batch_size=batch_size, workers=workers, strict=strict, cache=cache),
             attention_entropy(backbone, pixels[:entropy_images]),
             cls_attention(backbone, pixels[:attention_images]) if attention_images else None,
         )
+        bar.update()
+        return seen
 
     seen: dict[Stage, dict[str, _Seen]] = {"before": {name: look(name) for name in chosen}}
     adapter: dict[str, Any] | None = None
@@ -113,6 +117,7 @@ def analyze(
         seen["after"], told, heads = _with_adapter(backbone, stored, chosen, look)
         adapter = {"name": adapter_name or stored.folder.name, **told}
         heads = _with_entropy_change(heads, seen)
+    bar.close()
     notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, cost), *_use_same_images(chosen, seen, way)]
     return Analysis(
         backbone=backbone.description(),

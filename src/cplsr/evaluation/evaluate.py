@@ -36,6 +36,7 @@ from cplsr.evaluation.results import (
 )
 from cplsr.evaluation.scores import EpisodeScores, score_episodes
 from cplsr.evaluation.shallow import KINDS, knn_votes, logistic_logits
+from cplsr.progress import progress_bar
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -164,6 +165,7 @@ def evaluate_embeddings(
     methods = _on_common_images(methods)
     embeddings = methods[0].embeddings
     found = TargetResults()
+    bar = progress_bar(len(settings.shots) * len(methods), f"measuring {target}", unit="row")
     for shot in settings.shots:
         try:
             sampler = EpisodeSampler(
@@ -181,6 +183,7 @@ def evaluate_embeddings(
         episodes = sampler.draw(settings.episodes)
         first: ndarray | None = None
         for method in methods:
+            bar.update()
             if match_shot and method.train_shot not in (None, shot):
                 continue
             scores = score_episodes(method.scores(episodes, settings), episodes, len(embeddings.classes))
@@ -192,6 +195,7 @@ def evaluate_embeddings(
             if first is not None:
                 found.paired.append(_paired_row(method.name, methods[0].name, target, shot, percent, first))
             first = percent if first is None else first
+    bar.close()
     return found
 
 
