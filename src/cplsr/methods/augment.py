@@ -13,12 +13,14 @@ GRAY = (0.299, 0.587, 0.114)
 
 def flip(images: Float[Tensor, "batch 3 height width"], generator: torch.Generator, chance: float = 0.5) -> Tensor:
     """Mirror each image left to right with probability `chance`."""
-    chosen = torch.rand(len(images), 1, 1, 1, generator=generator) < chance
-    return torch.where(chosen.to(images.device), images.flip(-1), images)
+    return sometimes(images.flip(-1), images, chance, generator)
 
 
 def color_jitter(images: Float[Tensor, "batch 3 height width"], strength: float, generator: torch.Generator) -> Tensor:
-    """Brightness, contrast and saturation of each image times a factor within `strength` of 1; values in 0..1."""
+    """Brightness, contrast and saturation of each image times a factor within `strength` of 1; values in 0..1.
+
+    Contrast is the distance from the image's mean brightness, saturation that from each pixel's own.
+    """
     factors = 1 + strength * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
     brightness, contrast, saturation = factors.to(images)
     images = (images * brightness).clamp(0, 1)
@@ -38,12 +40,10 @@ def gray(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 
 
 
 def translate(images: Float[Tensor, "batch 3 height width"], share: float, generator: torch.Generator) -> Tensor:
-    """Move each image by whole pixels, up to a share of its side in both directions; what comes in is black."""
-    reach = int(share * images.shape[-1])
-    if reach == 0:
-        return images
-    moves = torch.randint(-reach, reach + 1, (len(images), 2), generator=generator).tolist()
+    """Move each image by whole pixels, up to a share of its width either way along both axes; what comes in is 0."""
     height, width = images.shape[-2:]
+    reach = int(share * width)
+    moves = torch.randint(-reach, reach + 1, (len(images), 2), generator=generator).tolist()
     wide = pad(images, (reach, reach, reach, reach))
     return torch.stack(
         [image[:, reach + down : reach + down + height, reach + right : reach + right + width]

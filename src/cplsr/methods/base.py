@@ -19,8 +19,11 @@ from cplsr.training.objective import Objective, TrainingEpisode
 class Adaptation(ABC):
     """What a method does with the labeled support images of one target episode before it predicts.
 
-    It never gets the labels of the queries; it may change the backbone's adapter, which is put back after the episode.
+    It never gets the labels of the queries. It may change the parameters of the backbone's adapter, and puts them back.
+    options: what it was made with, defaults included, for the record.
     """
+
+    options: dict[str, Any]
 
     @abstractmethod
     def logits(

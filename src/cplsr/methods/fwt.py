@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
 from cplsr.methods.base import Method, prototype_logits, prototype_loss
 from cplsr.methods.style import stages
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
@@ -22,8 +23,11 @@ class FeatureWiseTransformation(Objective):
     fixed hyper-parameters: γ ~ N(1, softplus(θ_γ)), β ~ N(0, softplus(θ_β)), z' = γ z + β, one draw per channel and
     forward pass.
 
-    Ported: the feature maps after a residual stage become all tokens between two stages of blocks. `strength` scales
-    both deviations; 1 is the paper's, made for networks that are trained from scratch with it.
+    scale, shift: θ_γ and θ_β before softplus. strength: factor of both deviations; 1 is the paper's, made for networks
+        that are trained with it from the beginning.
+
+    Ported: the feature maps after a residual stage become all tokens, the class token too, between two stages of
+    blocks. θ is not learned here: the paper learns it from several base domains, and there is one.
     """
 
     name: ClassVar[str] = "fwt"
@@ -32,6 +36,8 @@ class FeatureWiseTransformation(Objective):
         self, *, scale: float = 0.3, shift: float = 0.5, strength: float = 1.0, temperature: float = 20.0
     ) -> None:
         super().__init__()
+        if strength < 0:
+            raise InputError(f"the option strength of 'fwt' is {strength}: give a number that is not negative")
         self.options = {"scale": scale, "shift": shift, "strength": strength, "temperature": temperature}
         self.scale_deviation, self.shift_deviation = (strength * math.log1p(math.exp(x)) for x in (scale, shift))
         self.temperature = temperature

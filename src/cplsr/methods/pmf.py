@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
-from cplsr.episodes.prototypes import cosine_logits, prototypes
+from cplsr.episodes.prototypes import cosine_logits, prototypes, query_targets
+from cplsr.errors import InputError
 from cplsr.methods.augment import color_jitter, flip, sometimes, translate
 from cplsr.methods.base import Adaptation, Method, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
@@ -22,37 +23,42 @@ from cplsr.training.objective import Embed, Objective, TrainingEpisode
 SCALE = 10.0
 """Where the learned factor of the cosines starts, and what it is at test time."""
 
+WEIGHT_DECAY = 0.05
+
 
 class MetaTraining(Objective):
-    """Prototype loss with a learned scale and bias: s · (cos + b), s from 10, b from 0.
+    """Prototype loss s · cos(query, prototype) with a learned factor s.
 
     Hu et al., "Pushing the Limits of Simple Pipelines for Few-Shot Learning: External Data and Fine-Tuning Make a
-    Difference", CVPR 2022. Made for transformers, so nothing had to be ported.
+    Difference", CVPR 2022. Made for transformers, so nothing had to be ported. The released code also learns a number
+    that is added to all cosines, which the softmax cancels, and changes the colors of base images; neither is here.
     """
 
     name: ClassVar[str] = "pmf"
 
     def __init__(self, *, scale: float = SCALE) -> None:
         super().__init__()
+        if not scale > 0:
+            raise InputError(f"the option scale of 'pmf' is {scale}: give a number above 0")
         self.options = {"scale": scale}
         self.scale = nn.Parameter(torch.tensor(scale))
-        self.bias = nn.Parameter(torch.tensor(0.0))
 
     def loss(
         self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """Prototype loss of the episode."""
-        cosines = prototype_logits(episode, embed(episode.images), 1.0)
-        return prototype_loss(episode, self.scale * (cosines + self.bias))
+        return prototype_loss(episode, prototype_logits(episode, embed(episode.images), self.scale))
 
 
 class FineTuning(Adaptation):
     """Fine-tune on the support set: prototypes of the clean images, loss of augmented copies of the same images.
 
-    The learning rate (0: none) is chosen on the support set alone: one image of each class makes the prototypes, the
-    others are validation images. With one shot there is nothing to choose with, and nothing is tuned.
+    steps: of AdamW, whose rate falls as a cosine.
+    rates: learning rates to choose from; 0 is no fine-tuning. The choice is made on the support set alone: the first
+        image of each class is tuned on for `trial_steps`, and the others are what the loss is measured on. With one
+        shot there is nothing to choose with, and nothing is tuned.
 
-    The authors choose one rate per domain with labeled queries of five episodes; here no query label is ever seen.
+    The authors report rates chosen per domain with labeled queries of five episodes; here no query label is ever seen.
     """
 
     def __init__(
@@ -62,7 +68,13 @@ class FineTuning(Adaptation):
         steps: int = 40,
         trial_steps: int = 10,
     ) -> None:
-        self.rates, self.steps, self.trial_steps = tuple(rates), steps, trial_steps
+        if not rates or min(rates) < 0:
+            raise InputError(f"the option rates of 'pmf' is {list(rates)}: give at least one, none below 0")
+        for name, value in (("steps", steps), ("trial_steps", trial_steps)):
+            if value < 1:
+                raise InputError(f"the option {name} of 'pmf' is {value}: give at least 1")
+        self.rates, self.steps, self.trial_steps = tuple(sorted(rates)), steps, trial_steps
+        self.options = {"rates": list(self.rates), "steps": steps, "trial_steps": trial_steps}
 
     def logits(
         self,
@@ -74,61 +86,69 @@ class FineTuning(Adaptation):
         """Choose the rate, tune, predict; the backbone's parameters are as before when it returns."""
         rate = self.choose_rate(backbone, support, generator)
         with _restored(backbone):
-            tune(backbone, support, support, rate=rate, steps=self.steps, generator=generator)
+            tune(backbone, support, rate=rate, steps=self.steps, generator=generator)
             return predict(backbone, support, query)
 
     def choose_rate(
         self, backbone: Backbone, support: UInt8[Tensor, "way shot 3 size size"], generator: torch.Generator
     ) -> float:
-        """The rate with the lowest loss on support images that were not tuned on; of equals the smaller."""
+        """The rate with the lowest loss on support images that were not tuned on; of equals the smallest."""
         way, shot = support.shape[:2]
         if shot < 2:
             return 0.0
-        known, held = support[:, :1], support[:, 1:]
-        targets = torch.arange(way).repeat_interleave(shot - 1)
+        known, held = support[:, :1], support[:, 1:].flatten(0, 1)
+        targets = query_targets(way, shot - 1)
+        draws = generator.get_state()
         losses = []
         for rate in self.rates:
+            generator.set_state(draws)  # the same augmented images for every rate
             with _restored(backbone):
-                tune(backbone, known, known, rate=rate, steps=self.trial_steps, generator=generator)
-                losses.append(cross_entropy(predict(backbone, known, held.flatten(0, 1)), targets).item())
+                tune(backbone, known, rate=rate, steps=self.trial_steps, generator=generator)
+                losses.append(cross_entropy(predict(backbone, known, held), targets).item())
         return self.rates[losses.index(min(losses))]
 
 
 def tune(
     backbone: Backbone,
-    clean: UInt8[Tensor, "way shot 3 size size"],
-    images: UInt8[Tensor, "way shot 3 size size"],
+    support: UInt8[Tensor, "way shot 3 size size"],
     *,
     rate: float,
     steps: int,
     generator: torch.Generator,
 ) -> None:
-    """AdamW steps on augmented copies of `images` against the prototypes of `clean`; the rate falls as a cosine."""
+    """AdamW steps of the backbone's adapter: augmented copies of the support set against its clean prototypes.
+
+    The rate of step t of T is ½ · rate · (1 + cos(π t/T)).
+    """
     if rate == 0:
         return
     parameters = [parameter for parameter in adapter_of(backbone).parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.05)
-    way, shot = images.shape[:2]
-    targets = torch.arange(way).repeat_interleave(shot).to(backbone.device)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=WEIGHT_DECAY)
+    images, grid = support.flatten(0, 1), support.shape[:2]
+    targets = query_targets(*grid).to(backbone.device)
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
-        changed = backbone.normalize(augment(images.flatten(0, 1), generator))
-        rows = backbone(torch.cat([backbone.normalize(clean.flatten(0, 1)), changed]))
-        centers = prototypes(rows[: clean.shape[0] * clean.shape[1]].unflatten(0, clean.shape[:2]))
-        loss = cross_entropy(cosine_logits(rows[-len(changed) :], centers, SCALE), targets)
+        with torch.enable_grad():
+            clean, changed = backbone(torch.cat([images, augment(images, generator)])).chunk(2)
+            loss = cross_entropy(cosine_logits(changed, prototypes(clean.unflatten(0, grid)), SCALE), targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
 
 
 def augment(
-    images: UInt8[Tensor, "images 3 size size"], generator: torch.Generator
+    images: UInt8[Tensor, "images 3 size size"],
+    generator: torch.Generator,
+    *,
+    jitter: float = 0.4,
+    shift: float = 0.125,
+    chance: float = 0.9,
 ) -> UInt8[Tensor, "images 3 size size"]:
-    """Flip, color jitter of 0.4 and translation by up to an eighth, the last two each with probability 0.9."""
+    """Flip half of the images; jitter the colors, and move by up to a share of the side, each with some chance."""
     changed = flip(images.float() / 255, generator)
-    changed = sometimes(color_jitter(changed, 0.4, generator), changed, 0.9, generator)
-    changed = sometimes(translate(changed, 0.125, generator), changed, 0.9, generator)
+    changed = sometimes(color_jitter(changed, jitter, generator), changed, chance, generator)
+    changed = sometimes(translate(changed, shift, generator), changed, chance, generator)
     return (changed * 255).round().to(torch.uint8)
 
 
@@ -144,6 +164,7 @@ def predict(
 
 @contextmanager
 def _restored(backbone: Backbone) -> Iterator[None]:
+    """Whatever happens to the adapter's parameters inside, they are afterwards what they were before."""
     adapter = adapter_of(backbone)
     before = {name: tensor.detach().clone() for name, tensor in adapter.state_dict().items()}
     try:

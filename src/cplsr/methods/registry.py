@@ -6,11 +6,14 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from cplsr.errors import InputError
 from cplsr.methods.base import Adaptation, Method
 from cplsr.training.objective import Objective
+from cplsr.training.settings import TrainingSettings
+
+Trains = Literal["auto", "adapter", "backbone"]
 
 OWN = Method(
     name="cplsr",
@@ -21,8 +24,23 @@ OWN = Method(
 METHODS = {
     "pmf": "cplsr.methods.pmf",
     "styleadv": "cplsr.methods.styleadv",
+    "ldp_net": "cplsr.methods.ldp_net",
+    "fap": "cplsr.methods.fap",
+    "wave_san": "cplsr.methods.wave_san",
+    "afa": "cplsr.methods.afa",
+    "ata": "cplsr.methods.ata",
+    "lrp": "cplsr.methods.lrp",
     "fwt": "cplsr.methods.fwt",
 }
+
+FULL = "full"
+"""The adapter kind that is the whole backbone."""
+
+DEFAULT = "coalescent"
+"""The adapter kind where none is asked for."""
+
+_OF_THE_BACKBONE = frozenset({"lr", "weight_decay"})
+"""Settings that suit training of the whole backbone, and say nothing of an adapter."""
 
 
 def find_method(name: str) -> Method:
@@ -36,13 +54,53 @@ def find_method(name: str) -> Method:
     return importlib.import_module(METHODS[name]).METHOD
 
 
-def make_objective(method: Method, options: Mapping[str, Any]) -> Objective | None:
-    """The method's objective; `None` for CPLSR's own, which the training loop makes from its settings."""
+def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
+    """The method's training settings, to be used where the user gives none.
+
+    Learning rate and weight decay are those of whole-backbone training; an adapter keeps the common ones.
+    """
+    whole = (method.trains if trains == "auto" else trains) == "backbone"
+    return {name: value for name, value in method.settings.items() if whole or name not in _OF_THE_BACKBONE}
+
+
+def trained_kind(
+    method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Kind and options of the adapter that a run trains.
+
+    trains: `adapter`, the given one; `backbone`, all its weights; `auto`, whichever of the two the method is known for.
+    """
+    if trains not in ("auto", "adapter", "backbone"):
+        raise InputError(f"train is {trains!r}: give auto, adapter or backbone")
+    if (method.trains if trains == "auto" else trains) == "adapter":
+        return adapter, dict(adapter_options)
+    if adapter_options or adapter not in (DEFAULT, FULL):
+        given = " ".join([adapter, *(f"{name}={value}" for name, value in adapter_options.items())])
+        raise InputError(
+            f"the adapter {given} was asked for, but {method.name!r} is to train the whole backbone: leave the adapter "
+            "out, or train it instead (--train adapter)"
+        )
+    return FULL, {}
+
+
+def make_objective(
+    method: Method, options: Mapping[str, Any], settings: TrainingSettings | None = None
+) -> Objective | None:
+    """The method's objective; `None` for CPLSR's own, which the training loop makes from its settings.
+
+    settings: of the run; a method with a temperature takes it from there, unless the options have one.
+    """
     if method.objective is None:
         if options:
             raise InputError(f"the method {method.name!r} has no options, but {', '.join(options)} was given")
         return None
-    return method.objective(**_checked(method.name, method.objective, options))
+    checked = _checked(method.name, method.objective, options)
+    if settings is not None:
+        if settings.pe:
+            raise InputError(f"the method {method.name!r} makes no use of pseudo-embeddings: give --no-pe (pe = false)")
+        if "temperature" in inspect.signature(method.objective).parameters:
+            checked.setdefault("temperature", settings.temperature)
+    return method.objective(**checked)
 
 
 def make_adaptation(method: Method, options: Mapping[str, Any]) -> Adaptation | None:
@@ -51,9 +109,27 @@ def make_adaptation(method: Method, options: Mapping[str, Any]) -> Adaptation | 
 
 
 def _checked(name: str, cls: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = list(inspect.signature(cls).parameters)
+    known = {option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()}
     if unknown := sorted(set(options) - set(known)):
         near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
         raise InputError(f"the method {name!r} has no option {unknown[0]!r}: {hint}")
-    return dict(options)
+    checked = {}
+    for option, value in options.items():
+        try:
+            checked[option] = _like(value, known[option])
+        except TypeError:
+            wanted = "a list of numbers" if isinstance(known[option], tuple) else type(known[option]).__name__
+            raise InputError(f"the option {option} of {name!r} is {value!r}; {wanted} was wanted") from None
+    return checked
+
+
+def _like(value: Any, default: Any) -> Any:
+    """The value as something of the default's kind; `TypeError` where it is none."""
+    if isinstance(default, tuple) and default and isinstance(value, list | tuple):
+        return tuple(_like(entry, default[0]) for entry in value)
+    if type(default) is float and type(value) is int:
+        return float(value)
+    if default is None or type(value) is type(default):
+        return value
+    raise TypeError

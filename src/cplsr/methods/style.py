@@ -1,7 +1,10 @@
 """The style of a token grid: mean and standard deviation of every channel over an image's patch tokens.
 
 Convolutional methods take style from a feature map (channels, height, width). On a transformer the patch tokens between
-two blocks are that map; class and register tokens are left as they are.
+two blocks are that map; class, register and prompt tokens are left as they are.
+
+`prefix` is the place of the first patch token. Counted from the end, as minus the number of patches, it also holds
+where an adapter has put prompts before them.
 """
 
 from __future__ import annotations

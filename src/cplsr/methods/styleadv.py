@@ -8,14 +8,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.utils import skip_init
 
-from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.backbone import Backbone, Between
+from cplsr.errors import InputError
 from cplsr.methods.base import Method, prototype_logits, prototype_loss
 from cplsr.methods.style import Style, stages, style_of, with_style
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
 SPREAD = 16 / 255
-"""Standard deviation of the random step that comes before the gradient's."""
+"""Standard deviation of the random step that comes before the gradient's (κ)."""
+
+START = 0.01
+"""Standard deviation of the global classifier's weights at the start."""
 
 
 class StyleAdversary(Objective):
@@ -27,7 +32,10 @@ class StyleAdversary(Objective):
     `strengths`, and a stage is left out with probability `skip`. Loss: episode + adversarial episode + KL(clean ‖
     adversarial) of their predictions + the global classifier's cross-entropy.
 
-    Ported: a feature map's style becomes that of the patch tokens between two stages of blocks.
+    Ported: a feature map's style becomes that of the patch tokens between two stages of blocks, channel by channel as
+    the paper has it (the released code for transformers reads the tokens as a map without transposing them, which mixes
+    channels and places). That code finds all styles and skips when it applies them; here a stage that is skipped is not
+    attacked at all, so that later stages are attacked with exactly what they will meet.
     """
 
     name: ClassVar[str] = "styleadv"
@@ -40,18 +48,21 @@ class StyleAdversary(Objective):
         temperature: float = 20.0,
     ) -> None:
         super().__init__()
+        if not strengths or min(strengths) <= 0:
+            raise InputError(f"the option strengths of 'styleadv' is {list(strengths)}: give numbers above 0")
+        if not 0 <= skip <= 1:
+            raise InputError(f"the option skip of 'styleadv' is {skip}: give a probability from 0 to 1")
         self.options = {"strengths": list(strengths), "skip": skip, "temperature": temperature}
         self.strengths, self.skip, self.temperature = tuple(strengths), skip, temperature
         self.layers: tuple[int, ...] = ()
         self.prefix = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
-        """The global classifier; it starts at zero, so that the first gradient pushes no class."""
-        self.layers, self.prefix = stages(backbone.layers), backbone.prefix
-        self.classifier = nn.Linear(backbone.dim, classes)
+        """Where styles are changed, and the global classifier: small weights, as with none a style has no gradient."""
+        self.layers, self.prefix = stages(backbone.layers), -backbone.patches
+        self.classifier = skip_init(nn.Linear, backbone.dim, classes)
         nn.init.zeros_(self.classifier.bias)
-        generator = torch.Generator().manual_seed(0)
-        nn.init.normal_(self.classifier.weight, std=0.01, generator=generator)
+        nn.init.normal_(self.classifier.weight, std=START, generator=torch.Generator().manual_seed(0))
 
     def loss(
         self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
@@ -110,7 +121,7 @@ class StyleAdversary(Objective):
         )
         return mean, deviation
 
-    def _styled(self, styles: dict[int, Style]) -> object:
+    def _styled(self, styles: dict[int, Style]) -> Between:
         def between(layer: int, tokens: Tensor) -> Tensor:
             return with_style(tokens, self.prefix, styles[layer]) if layer in styles else tokens
 

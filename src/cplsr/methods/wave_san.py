@@ -1,0 +1,95 @@
+"""Wavelet-based style augmentation (Wave-SAN)."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
+from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.style import stages, style_of, with_style
+from cplsr.methods.styleadv import agreement
+from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
+from cplsr.training.objective import Embed, Objective, TrainingEpisode
+
+
+class WaveletStyles(Objective):
+    """Two episodes that swap the styles of their low frequencies, and the network trained on both versions.
+
+    Fu et al., "Wave-SAN: Wavelet based Style Augmentation Network for Cross-Domain Few-Shot Learning", arXiv 2022.
+    After stages 1, 2 and 3 the feature map of every image is cut into Haar bands, its low band takes the style (mean
+    and standard deviation of every channel) of the low band of the other episode's image at the same place and gives
+    its own away, and the map is put together again with its own high bands. Loss, averaged over the two episodes:
+    (1 − `share`) · clean episode + `share` · swapped episode + KL(clean ‖ swapped) of their predictions.
+
+    Ported: the feature map becomes the grid of patch tokens between two stages of blocks; class, register and prompt
+    tokens stay. A grid with an odd side (7 x 7 at 112 pixels with patches of 16) is transformed with its last row and
+    column repeated, which are cut off again. A step sees two episodes, so twice the images of other methods.
+    """
+
+    name: ClassVar[str] = "wave_san"
+    partner: ClassVar[bool] = True
+
+    def __init__(self, *, share: float = 0.8, temperature: float = 20.0) -> None:
+        super().__init__()
+        if not 0 <= share <= 1:
+            raise InputError(f"the option share of 'wave_san' is {share}: give a number from 0 to 1")
+        self.options = {"share": share, "temperature": temperature}
+        self.share, self.temperature = share, temperature
+        self.layers: tuple[int, ...] = ()
+        self.patches = 0
+
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """Between which blocks it acts, and on how many tokens."""
+        self.layers, self.patches = stages(backbone.layers), backbone.patches
+
+    def loss(
+        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Both episodes, clean and swapped, and the agreement of the two."""
+        if partner is None:
+            raise InputError("styles are swapped between two episodes, and only one was given: give a partner")
+        pair = (episode, partner)
+        images = torch.cat([each.images for each in pair])
+        losses, accuracies = [], []
+        for each, clean, swapped in zip(pair, embed(images).chunk(2), embed(images, self._swap).chunk(2), strict=True):
+            logits, changed = (prototype_logits(each, rows, self.temperature) for rows in (clean, swapped))
+            loss, right = prototype_loss(each, logits)
+            hard, _ = prototype_loss(each, changed)
+            losses.append((1 - self.share) * loss + self.share * hard + agreement(logits, changed))
+            accuracies.append(right)
+        return torch.stack(losses).mean(), torch.stack(accuracies).mean()
+
+    def _swap(self, layer: int, tokens: Tensor) -> Tensor:
+        return swap_styles(tokens, self.patches) if layer in self.layers else tokens
+
+
+def swap_styles(tokens: Float[Tensor, "batch tokens dim"], patches: int) -> Float[Tensor, "batch tokens dim"]:
+    """Each image's low band with the style of its opposite's: the first with that of the first in the second half."""
+    grids = _grids(tokens[:, -patches:])
+    low, high = haar2d(pad_to_even(grids))
+    rows = low.flatten(2).transpose(1, 2)  # (batch, quarter of the patches, dim)
+    mean, deviation = (part.roll(len(tokens) // 2, dims=0) for part in style_of(rows, 0))
+    styled = with_style(rows, 0, (mean, deviation)).transpose(1, 2).view_as(low)
+    side = grids.shape[-1]
+    changed = inverse_haar2d(styled, high)[..., :side, :side]
+    return torch.cat([tokens[:, :-patches], changed.flatten(2).transpose(1, 2)], dim=1)
+
+
+def _grids(rows: Float[Tensor, "batch patches dim"]) -> Float[Tensor, "batch dim side side"]:
+    return rows.transpose(1, 2).unflatten(2, (math.isqrt(rows.shape[1]), -1))
+
+
+METHOD = Method(
+    name="wave_san",
+    reference="Fu et al., arXiv 2022",
+    trains="backbone",
+    sees="base images and labels",
+    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    objective=WaveletStyles,
+)

@@ -1,0 +1,112 @@
+"""Methods by name: what they bring, what they train, and what is said of wrong names and options."""
+
+import pytest
+
+from cplsr.errors import InputError
+from cplsr.methods.registry import (
+    METHODS,
+    OWN,
+    find_method,
+    make_adaptation,
+    make_objective,
+    starting_settings,
+    trained_kind,
+)
+from cplsr.training.settings import TrainingSettings
+
+PLAIN = TrainingSettings(pe=False)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_described_and_can_be_made(name):
+    method = find_method(name)
+    assert method.name == name
+    assert method.reference
+    assert method.sees.startswith("base images")
+    assert method.trains in ("backbone", "adapter")
+    TrainingSettings(**method.settings)
+    assert not method.settings["pe"]
+    objective = make_objective(method, {}, PLAIN)
+    assert objective.name == name
+    made_again = make_objective(method, objective.options, PLAIN)
+    assert made_again.options == objective.options
+
+
+def test_cplsr_itself_is_the_training_loops_own():
+    assert find_method("cplsr") is OWN
+    assert make_objective(OWN, {}, TrainingSettings()) is None
+    assert make_adaptation(OWN, {}) is None
+    assert starting_settings(OWN) == {}
+    with pytest.raises(InputError, match="'cplsr' has no options, but skip was given"):
+        make_objective(OWN, {"skip": 1.0})
+
+
+def test_rate_and_weight_decay_are_for_the_whole_backbone():
+    method = find_method("pmf")
+    whole = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+    assert starting_settings(method) == starting_settings(method, "backbone") == whole
+    assert starting_settings(method, "adapter") == {"sst": False, "pe": False}
+
+
+def test_what_is_trained():
+    method = find_method("pmf")
+    assert trained_kind(method, "auto", "coalescent", {}) == ("full", {})
+    assert trained_kind(method, "adapter", "lora", {"rank": 2}) == ("lora", {"rank": 2})
+    assert trained_kind(OWN, "auto", "lora", {"rank": 2}) == ("lora", {"rank": 2})
+    assert trained_kind(OWN, "backbone", "coalescent", {}) == ("full", {})
+    for given in (("lora", {}), ("coalescent", {"sharing": "shared"})):
+        with pytest.raises(InputError, match=rf"adapter {given[0]}.*'pmf' is to train the whole backbone"):
+            trained_kind(method, "auto", *given)
+    with pytest.raises(InputError, match="train is 'all': give auto"):
+        trained_kind(method, "all", "coalescent", {})
+
+
+def test_the_temperature_of_the_run_holds_unless_the_method_is_given_one():
+    settings = TrainingSettings(pe=False, temperature=5.0)
+    assert make_objective(find_method("fwt"), {}, settings).options["temperature"] == 5
+    assert make_objective(find_method("fwt"), {"temperature": 7}, settings).options["temperature"] == 7
+    assert make_objective(find_method("fwt"), {}).options["temperature"] == 20
+    assert make_objective(find_method("pmf"), {}, settings).options == {"scale": 10.0}
+
+
+def test_pseudo_embeddings_are_not_thrown_away_silently():
+    with pytest.raises(InputError, match="'fwt' makes no use of pseudo-embeddings: give --no-pe"):
+        make_objective(find_method("fwt"), {}, TrainingSettings())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"skp": 0.1}, "'styleadv' has no option 'skp': did you mean 'skip'"),
+        ({"zzz": 0.1}, "it has strengths, skip, temperature"),
+        ({"skip": "often"}, "skip of 'styleadv' is 'often'; float was wanted"),
+        ({"skip": True}, "float was wanted"),
+        ({"strengths": 0.8}, "a list of numbers was wanted"),
+        ({"strengths": ["x"]}, "a list of numbers was wanted"),
+    ],
+)
+def test_a_wrong_option_is_a_sentence(options, words):
+    with pytest.raises(InputError, match=words):
+        make_objective(find_method("styleadv"), options)
+
+
+def test_whole_numbers_stand_in_for_others_and_lists_for_tuples():
+    assert make_objective(find_method("styleadv"), {"skip": 0, "strengths": [1]}).options["strengths"] == [1.0]
+    assert make_adaptation(find_method("pmf"), {"rates": [0, 1e-4], "steps": 7}).options == {
+        "rates": [0.0, 1e-4],
+        "steps": 7,
+        "trial_steps": 10,
+    }
+    with pytest.raises(InputError, match=r"steps of 'pmf' is 1.5; int was wanted"):
+        make_adaptation(find_method("pmf"), {"steps": 1.5})
+
+
+def test_an_unknown_method_is_a_sentence():
+    with pytest.raises(InputError, match="no method 'stileadv': did you mean 'styleadv'"):
+        find_method("stileadv")
+    with pytest.raises(InputError, match="give one of cplsr, pmf"):
+        find_method("zzzz")
+
+
+def test_only_pmf_adapts_on_targets():
+    assert [name for name in METHODS if make_adaptation(find_method(name), {}) is not None] == ["pmf"]
