@@ -1,0 +1,1 @@
+"""The web page: the classifier in a browser, on this computer, without a network."""

@@ -1,0 +1,117 @@
+"""Serving the page: on this computer unless told otherwise, from a folder of its own that goes when the server does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cplsr.app.session import Shared
+from cplsr.errors import InputError
+
+HERE = Path(__file__).parent
+GRACE_SECONDS = 1
+"""Open pages keep a connection that never ends by itself; a server that is told to stop waits for them so long."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the address, before anything slow is done; port 0 means any free one."""
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port {port} is no port: give a number from 0 (any free one) to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise InputError(
+            f"--host {host!r} is no address of this computer: give 127.0.0.1, or 0.0.0.0 for all"
+        ) from error
+    taken = socket.socket(family, kind, protocol)
+    if os.name == "posix":  # elsewhere it would let two servers share the port
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind(address)
+        taken.listen()
+    except OSError as error:
+        taken.close()
+        raise InputError(f"port {port} of {host} cannot be used ({error.strerror}): give another --port") from error
+    return taken
+
+
+def page_address(taken: socket.socket) -> str:
+    """What to type into a browser on this computer."""
+    host, port = taken.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def run(shared: Shared, taken: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until interrupted. ready: called once the page can be opened."""
+    with private_folder() as folder:
+        server = make_server(shared, folder, ready)
+        try:
+            server.run(sockets=[taken])
+        except KeyboardInterrupt:  # raised again by the server after it has closed everything
+            return
+
+
+def make_server(shared: Shared, folder: Path, ready: Callable[[], None]) -> Any:
+    """The web server, ready to run on a socket; `folder` is where gradio keeps its files (see `private_folder`)."""
+    import gradio as gr
+    import uvicorn
+    from fastapi import FastAPI
+
+    from cplsr.app.page import build_page, theme
+
+    blocks = build_page(shared, folder / "downloads")
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        favicon_path=str(HERE / "favicon.png"),
+        max_file_size=shared.limits.file_bytes,
+        theme=theme(),
+        css_paths=HERE / "page.css",
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        enable_monitoring=False,
+        show_error=True,
+    )
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            if self.started:
+                ready()
+
+    # Gradio reports failures itself; uvicorn would only complain about pages that are open when it stops.
+    return Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=GRACE_SECONDS))
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder for uploads and downloads that only this user can read and that is removed in the end.
+
+    Gradio takes it, and the wish to be left alone, from the environment.
+    """
+    with tempfile.TemporaryDirectory(prefix="cplsr-serve-", ignore_cleanup_errors=True) as name:
+        wanted = {"GRADIO_TEMP_DIR": name, "GRADIO_ANALYTICS_ENABLED": "False"}
+        before = {variable: os.environ.get(variable) for variable in wanted}
+        os.environ.update(wanted)
+        try:
+            yield Path(name)
+        finally:
+            for variable, value in before.items():
+                if value is None:
+                    os.environ.pop(variable, None)
+                else:
+                    os.environ[variable] = value

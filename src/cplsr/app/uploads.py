@@ -1,0 +1,152 @@
+"""Files that visitors drop on the page: how many, how large, what of them is kept, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from PIL import Image
+
+from cplsr.data.domain import UnreadableImageError
+from cplsr.data.image_file import read_image
+from cplsr.data.preprocess import RESIZE_FACTOR, to_rgb, upright
+
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM", "JPEG2000")
+"""Formats that are opened. A stranger's file must not reach those of Pillow's readers that start other programs."""
+THUMBNAIL_SIDE = 192
+NAMED = 5
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """How much one visitor may bring."""
+
+    file_bytes: int = 20_000_000
+    pixels: int = 50_000_000
+    files_per_drop: int = 100
+    classes: int = 100
+    examples: int = 2000
+    answers: int = 500
+    name_letters: int = 60
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What is kept of an image: enough to embed it, show it and recognize it again.
+
+    name: unique among a visitor's pictures.
+    square: upright RGB at the size from which the center is cropped, so that `preprocess` of it and of the file are the
+        same bytes.
+    thumbnail: a small JPEG in the original proportions.
+    digest: equal for equal squares.
+    """
+
+    name: str
+    square: Image.Image
+    thumbnail: bytes
+    digest: str
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What came of one drop: pictures, (name, reason) of unreadable files, and how many files were too many."""
+
+    pictures: tuple[Picture, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    left_out: int
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a visitor should know about it, in sentences."""
+        sentences = []
+        if self.unreadable:
+            shown = "; ".join(f"{name} ({reason})" for name, reason in self.unreadable[:NAMED])
+            more = f" and {len(self.unreadable) - NAMED:,} more" if len(self.unreadable) > NAMED else ""
+            sentences.append(f"Left out, because it could not be read: {shown}{more}.")
+        if self.left_out:
+            sentences.append(f"That was too much at once: {self.left_out:,} files were left out. Drop them again.")
+        return tuple(sentences)
+
+
+def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = ()) -> Received:
+    """Read dropped files one at a time; a bad one is named and the others go on.
+
+    image_size: of the backbone. taken: names in use already; a second `a.png` becomes `a (2).png`.
+    """
+    pictures: list[Picture] = []
+    unreadable: list[tuple[str, str]] = []
+    used = set(taken)
+    for file in files[: limits.files_per_drop]:
+        try:
+            picture = read_picture(file, free_name(file.name, used), image_size, limits)
+        except UnreadableImageError as error:
+            unreadable.append((file.name, str(error)))
+            continue
+        used.add(picture.name)
+        pictures.append(picture)
+    return Received(tuple(pictures), tuple(unreadable), max(0, len(files) - limits.files_per_drop))
+
+
+def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
+    """Decode one file, if it is within the limits, and keep what is needed of it."""
+    _check_header(file, limits)
+    image = to_rgb(upright(read_image(file)))
+    side = int(RESIZE_FACTOR * image_size)
+    # Through an array: Pillow copies the file's EXIF data along, and the picture would be turned a second time.
+    pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
+    return Picture(
+        name=name,
+        square=Image.fromarray(pixels),
+        thumbnail=_thumbnail(image),
+        digest=hashlib.blake2b(pixels.tobytes(), digest_size=16).hexdigest(),
+    )
+
+
+def free_name(name: str, used: Collection[str]) -> str:
+    """The name itself, or with the first free number where it is taken."""
+    path, number, free = Path(name), 2, name
+    while free in used:
+        free = f"{path.stem} ({number}){path.suffix}"
+        number += 1
+    return free
+
+
+def _check_header(file: Path, limits: Limits) -> None:
+    """Refuse before decoding: too many bytes, too many pixels, or no picture format that is opened here."""
+    if not file.is_file():
+        raise UnreadableImageError("it did not arrive: drop it again")
+    size = file.stat().st_size
+    if size > limits.file_bytes:
+        raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
+    if size == 0:
+        raise UnreadableImageError("0 bytes")
+    try:
+        with Image.open(file, formats=_known_formats()) as image:
+            pixels = image.width * image.height
+    except Image.DecompressionBombError:
+        pixels = limits.pixels + 1
+    except Exception as error:  # Pillow's readers raise nearly everything on damaged headers
+        raise UnreadableImageError("not an image of a known format") from error
+    if pixels > limits.pixels:
+        raise UnreadableImageError(f"more than the {limits.pixels / 1e6:.0f} megapixels allowed")
+
+
+def _known_formats() -> tuple[str, ...]:
+    """Those of the formats that this Pillow was built with; it stumbles over any other."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _thumbnail(image: Image.Image) -> bytes:
+    small = image.copy()
+    small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    stream = io.BytesIO()
+    Image.fromarray(np.asarray(small)).save(stream, format="JPEG", quality=85)
+    return stream.getvalue()

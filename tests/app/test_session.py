@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import csv
+import io
+import threading
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cplsr.app.downloads import CSV_COLUMNS, predictions_csv, write_csv, write_model
+from cplsr.app.session import (
+    Session,
+    Shared,
+    add_class,
+    classify,
+    clear_answers,
+    correct,
+    explain,
+    new_session,
+    remove_class,
+    start_over,
+    support_report,
+    undo,
+)
+from cplsr.app.uploads import Limits
+from cplsr.backbones.backbone import Backbone
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.errors import InputError
+
+Paint = Callable[..., list[Path]]
+
+
+@pytest.fixture
+def taught(session: Session, paint: Paint) -> Session:
+    """Three classes of three pictures."""
+    for color in ("red", "green", "blue"):
+        session = add_class(session, color, paint(color, 3)).session
+    return session
+
+
+@pytest.fixture
+def answered(taught: Session, paint: Paint) -> Session:
+    return classify(taught, [*paint("red", 2), *paint("blue", 1)]).session
+
+
+def test_classes_grow_one_by_one_and_the_first_session_stays_empty(session: Session, paint: Paint) -> None:
+    one = add_class(session, "  deep   red ", paint("red", 3)).session
+    two = add_class(one, "green", paint("green", 2)).session
+    more = add_class(two, "green", paint("green", 2)).session
+    assert session.classes == {}
+    assert one.classes == {"deep red": 3}
+    assert two.classes == {"deep red": 3, "green": 2}
+    assert more.classes == {"deep red": 3, "green": 4}
+    assert (one.is_ready, two.is_ready) == (False, True)
+    assert len(more.examples_of("green")) == 4
+    assert all(example is not None for _, example in more.examples_of("green"))
+
+
+def test_answers_are_those_of_a_classifier_fitted_to_the_same_files(
+    session: Session, paint: Paint, backbone: Backbone
+) -> None:
+    reds, greens, queries = paint("red", 3), paint("green", 3), [*paint("green", 2), *paint("red", 2)]
+    taught = add_class(add_class(session, "red", reds).session, "green", greens).session
+    answered = classify(taught, queries).session
+    plain = FewShotClassifier(backbone, workers=0).fit(
+        [*map(str, reds), *map(str, greens)], ["red"] * 3 + ["green"] * 3
+    )
+    expected = [answer for batch in plain.predictions([str(file) for file in queries]) for answer in batch]
+    assert [query.label for query in answered.queries] == [answer.label for answer in expected]
+    for query, answer in zip(answered.queries, expected, strict=True):
+        assert query.answer is not None
+        assert query.answer.confidence == pytest.approx(answer.confidence, abs=1e-5)
+    assert [query.picture.name for query in answered.queries] == [file.name for file in queries]
+
+
+def test_two_visitors_share_weights_and_nothing_else(backbone: Backbone, paint: Paint) -> None:
+    shared = Shared(backbone)
+    first, second = new_session(shared), new_session(shared)
+    first = add_class(first, "red", paint("red", 2)).session
+    second = add_class(second, "blue", paint("blue", 2)).session
+    assert first.key != second.key
+    assert (list(first.classes), list(second.classes)) == (["red"], ["blue"])
+    assert first.classifier is not None
+    mine = next(first.classifier.backbone_.parameters())
+    assert mine.data_ptr() == next(backbone.parameters()).data_ptr()
+
+
+def test_visitors_at_the_same_time_do_not_disturb_each_other(backbone: Backbone, paint: Paint) -> None:
+    shared = Shared(backbone)
+    drops = {color: (paint(color, 3), paint(color, 2)) for color in ("red", "green", "blue")}
+    other = paint("red", 2, "others")
+    ends: dict[str, Session] = {}
+
+    def visit(color: str) -> None:
+        session = add_class(new_session(shared), "other", other).session
+        session = add_class(session, color, drops[color][0]).session
+        ends[color] = classify(session, drops[color][1]).session
+
+    threads = [threading.Thread(target=visit, args=(color,)) for color in drops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for color, (examples, _) in drops.items():
+        assert set(ends[color].classes) == {"other", color}
+        assert {name for name, _ in ends[color].examples_of(color)} == {file.name for file in examples}
+        assert len(ends[color].queries) == 2
+
+
+def test_the_lock_is_held_while_the_backbone_computes(taught: Session, paint: Paint) -> None:
+    assert taught.classifier is not None
+    held: list[bool] = []
+    taught.classifier.backbone_.register_forward_pre_hook(lambda *_: held.append(taught.shared.lock.locked()))
+    asked = classify(taught, paint("red", 1)).session
+    explain(asked, 0)
+    corrected = correct(asked, 0, "blue").session
+    assert len(held) >= 3
+    assert all(held)
+    assert not corrected.shared.lock.locked()
+
+
+def test_a_correction_becomes_an_example_and_all_answers_follow(answered: Session) -> None:
+    name = answered.queries[0].picture.name
+    after = correct(answered, 0, "green").session
+    assert after.classes == {"blue": 3, "green": 4, "red": 3}
+    assert name in [picture for picture, _ in after.examples_of("green")]
+    assert after.queries[0].label == "green"
+    assert after.classifier is not None
+    vectors = np.stack([query.vector for query in after.queries])
+    expected = after.classifier.predict_proba(vectors).max(axis=1)
+    given = [query.answer.confidence for query in after.queries if query.answer is not None]
+    assert given == pytest.approx(expected.tolist())
+    before = [query.answer.confidence for query in answered.queries if query.answer is not None]
+    assert given != before
+    with pytest.raises(InputError, match="already"):
+        correct(after, 0, "red")
+
+
+def test_undo_takes_back_a_correction_once(answered: Session) -> None:
+    after = correct(answered, 0, "green").session
+    back = undo(after).session
+    assert back.classes == answered.classes
+    assert back.queries[0].corrected is None
+    with pytest.raises(InputError, match="nothing to take back"):
+        undo(back)
+
+
+def test_a_removed_class_takes_its_examples_and_corrections_along(answered: Session) -> None:
+    corrected = correct(answered, 0, "green").session
+    after = remove_class(corrected, "green").session
+    assert after.classes == {"blue": 3, "red": 3}
+    assert after.queries[0].corrected is None
+    assert after.queries[0].label in after.classes
+    assert set(after.examples) == {name for color in after.classes for name, _ in after.examples_of(color)}
+    report = support_report(after)
+    assert report is not None
+    assert report.images == 6
+
+
+def test_without_two_classes_there_are_no_answers(answered: Session, paint: Paint) -> None:
+    one = remove_class(remove_class(answered, "red").session, "green").session
+    assert one.classes == {"blue": 3}
+    assert [query.label for query in one.queries] == ["", "", ""]
+    assert support_report(one) is None
+    with pytest.raises(InputError, match="at least two classes"):
+        classify(one, paint("red", 1))
+    none = remove_class(one, "blue").session
+    assert (none.classes, none.classifier, none.examples) == ({}, None, {})
+    anew = add_class(add_class(none, "red", paint("red", 2)).session, "blue", paint("blue", 2)).session
+    assert all(query.label in ("red", "blue") for query in anew.queries)
+
+
+def test_garbage_is_named_and_the_rest_is_used(taught: Session, paint: Paint, tmp_path: Path) -> None:
+    bad = tmp_path / "letter.jpg"
+    bad.write_text("dear reader")
+    outcome = classify(taught, [bad, *paint("red", 1)])
+    assert [query.label != "" for query in outcome.session.queries] == [True]
+    assert "letter.jpg" in outcome.remarks[0]
+    only = classify(taught, [bad])
+    assert only.session.queries == ()
+    with pytest.raises(InputError, match=r"letter\.jpg"):
+        add_class(taught, "new", [bad])
+    mixed = add_class(taught, "new", [bad, *paint("red", 1)])
+    assert mixed.session.classes["new"] == 1
+    assert "letter.jpg" in mixed.remarks[0]
+
+
+def test_the_same_picture_is_no_second_example(taught: Session, paint: Paint, tmp_path: Path) -> None:
+    name, _ = taught.examples_of("red")[0]
+    file = tmp_path / "pictures" / name
+    outcome = add_class(taught, "green", [file, *paint("green", 1)])
+    assert outcome.session.classes["green"] == 4
+    assert "same picture" in outcome.remarks[0]
+    with pytest.raises(InputError, match="same picture"):
+        add_class(taught, "green", [file])
+    asked = classify(taught, [file]).session
+    with pytest.raises(InputError, match="same picture"):
+        correct(asked, 0, "green")
+
+
+@pytest.mark.parametrize(
+    ("limits", "action", "words"),
+    [
+        (Limits(classes=3), lambda s, files: add_class(s, "fourth", files), "3 classes"),
+        (Limits(examples=9), lambda s, files: add_class(s, "red", files), "9 examples"),
+        (Limits(answers=1), classify, "1 answers"),
+        (Limits(), lambda s, files: add_class(s, "   ", files), "no name"),
+        (Limits(), lambda s, files: add_class(s, "x" * 61, files), "60 letters"),
+        (Limits(), lambda s, files: add_class(s, "a\0b", files), "no good name"),
+        (Limits(), lambda s, files: add_class(s, "red", []), "no pictures"),
+        (Limits(), lambda s, files: remove_class(s, "pink"), "no class 'pink'"),
+        (Limits(), lambda s, files: correct(s, 7, "red"), "not in the list"),
+        (Limits(), lambda s, files: explain(s, -1), "not in the list"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(
+    taught: Session, paint: Paint, limits: Limits, action: Callable[..., object], words: str
+) -> None:
+    strict = replace(taught, shared=replace(taught.shared, limits=limits))
+    with pytest.raises(InputError, match=words):
+        action(strict, paint("red", 2))
+
+
+def test_an_explanation_names_examples_whose_thumbnails_are_there(answered: Session) -> None:
+    told = explain(answered, 0)
+    assert told.label == answered.queries[0].label
+    assert len(told.neighbors) == 5
+    assert all(neighbor.name in answered.examples for neighbor in told.neighbors)
+
+
+def test_clearing_and_starting_over_can_be_undone(answered: Session) -> None:
+    cleared = clear_answers(answered).session
+    assert (cleared.queries, cleared.classes) == ((), answered.classes)
+    assert len(undo(cleared).session.queries) == 3
+    fresh = start_over(answered).session
+    assert (fresh.classes, fresh.key) == ({}, answered.key)
+    assert undo(fresh).session.classes == answered.classes
+
+
+def test_the_csv_has_a_row_for_every_file(answered: Session, tmp_path: Path) -> None:
+    bad = tmp_path / "letter.jpg"
+    bad.write_text("dear reader")
+    session = correct(classify(answered, [bad]).session, 1, "green").session
+    rows = list(csv.DictReader(io.StringIO(predictions_csv(session))))
+    assert tuple(rows[0]) == CSV_COLUMNS
+    assert [row["path"] for row in rows] == [*(query.picture.name for query in session.queries), "letter.jpg"]
+    assert rows[0]["label"] == session.queries[0].label
+    first = session.queries[0].answer
+    assert first is not None
+    assert rows[0]["confidence"] == f"{first.confidence:.4f}"
+    assert (rows[1]["label"], rows[1]["confidence"], rows[1]["corrected"]) == ("green", "", "yes")
+    assert rows[-1]["error"]
+    assert rows[-1]["label"] == ""
+    assert write_csv(session, tmp_path / "new").read_text(encoding="utf-8") == predictions_csv(session)
+
+
+def test_the_zip_is_a_classifier_that_answers_alike(answered: Session, tmp_path: Path, backbone: Backbone) -> None:
+    file = write_model(answered, tmp_path / "out")
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(tmp_path / "home")
+    loaded = FewShotClassifier.load(tmp_path / "home" / "model", backbone=backbone)
+    assert answered.classifier is not None
+    assert loaded.support_names_ == answered.classifier.support_names_
+    vectors = np.stack([query.vector for query in answered.queries])
+    assert np.allclose(loaded.predict_proba(vectors), answered.classifier.predict_proba(vectors))
+
+
+def test_nothing_to_download_is_a_sentence(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no answers"):
+        write_csv(session, tmp_path)
+    with pytest.raises(InputError, match="no model"):
+        write_model(session, tmp_path)
+
+
+def test_a_saved_model_is_where_every_visitor_begins(
+    taught: Session, tmp_path: Path, backbone: Backbone, paint: Paint
+) -> None:
+    assert taught.classifier is not None
+    start = FewShotClassifier.load(taught.classifier.save(tmp_path / "model"), backbone=backbone)
+    shared = Shared(start.backbone_, start)
+    first = add_class(new_session(shared), "other", paint("red", 2)).session
+    assert len(first.classes) == 4
+    assert list(new_session(shared).classes) == ["blue", "green", "red"]
+    asked = classify(new_session(shared), paint("blue", 1)).session
+    assert asked.queries[0].label in asked.classes
+    assert [example for _, example in asked.examples_of("red")] == [None] * 3
+    assert explain(asked, 0).neighbors[0].name
+    assert new_session(shared).shared.new_classifier().temperature == start.temperature
+
+
+def test_a_backbone_without_adapter_stays_without(session: Session, paint: Paint) -> None:
+    taught = add_class(session, "red", paint("red", 1)).session
+    assert taught.classifier is not None
+    assert taught.classifier.adapter_kind_ is None
+    assert taught.classifier.backbone_.adapter is None
