@@ -23,7 +23,7 @@ RATE = 0.01
 """Pixel levels, of 255, that one step of ascent moves an image by.
 
 Little, and enough: when all images of an episode move together, five such steps double the loss of a pretrained
-backbone; at four times the rate no query is classified rightly, and there is no class left to learn.
+backbone; at four times the rate hardly any query is classified rightly.
 """
 
 
@@ -66,10 +66,10 @@ class AdversarialTasks(Objective):
     probability `chance`, its random convolution: one kernel for all images, xavier-normal entries, a side from `sizes`.
     The network is then trained on the result alone.
 
-    Ported: nothing depends on the network, only β does: the authors multiply the raw gradient of their heads by 20 to
-    80. Here a step moves each image by `rate` pixel levels (root mean square over its pixels), whatever the size of
-    its gradient, which under a cosine head with a temperature says little. Values are not clipped to those of a
-    picture, as in the paper.
+    Ported: nothing depends on the network, only β does. Where the authors multiply the raw gradient by a constant that
+    suits their heads, here a step moves each image by `rate` pixel levels (root mean square over its pixels), whatever
+    the size of its gradient, which under a cosine head with a temperature says little. Values are not clipped to those
+    of a picture.
     """
 
     name: ClassVar[str] = "ata"
