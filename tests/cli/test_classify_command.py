@@ -186,3 +186,11 @@ def test_importing_the_commands_loads_nothing_heavy():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert answer.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("words", [["--adapter", "x"], ["--image-size", "64"], ["--pooling", "mean"], ["--heads", "3"]])
+def test_what_a_saved_model_has_settled_is_refused(tmp_path, capsys, words):
+    (tmp_path / "q").mkdir()
+    command = ["classify", "--model", str(tmp_path), "--query", str(tmp_path / "q"), "--out", str(tmp_path / "p.csv")]
+    assert cplsr([*command, *words]) == 2
+    assert f"{words[0]} does not go with --model" in capsys.readouterr().err

@@ -21,6 +21,10 @@ AUTO = "auto"
 SHOWN = 20
 
 
+MODELS_OWN = ("adapter", "image_size", "heads", "mean", "std", "pooling", "precision", "antialias")
+"""Options that a saved classifier has settled."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassifierBackbone(BackboneArguments):
     """Which frozen vision transformer a classifier stands on."""
@@ -112,10 +116,13 @@ def check_request(options: Classify) -> Path:
         raise InputError("there is nothing to label: give --query FOLDER, an image, or a csv of paths")
     if (options.support is None) == (options.model is None):
         raise InputError("give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)")
-    if options.model is not None and options.adapter is not None:
-        raise InputError("--adapter does not go with --model, which has its own: leave it out, or fit with --support")
-    if options.model is not None and options.image_size is not None:
-        raise InputError("--image-size does not go with --model, which has its own: leave it out")
+    if options.model is not None:
+        for name in MODELS_OWN:
+            if getattr(options, name) != getattr(Classify, name):
+                option = "--" + name.replace("_", "-")
+                raise InputError(
+                    f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
+                )
     if options.batch_size < 1:
         raise InputError(f"--batch-size {options.batch_size} is too small: give at least 1")
     if options.save is not None:
