@@ -188,7 +188,7 @@ def test_importing_the_commands_loads_nothing_heavy():
     assert answer.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("words", [["--adapter", "x"], ["--image-size", "64"], ["--pooling", "mean"], ["--heads", "3"]])
+@pytest.mark.parametrize("words", [["--adapter", "x"], ["--image-size", "64"], ["--pooling", "mean"]])
 def test_what_a_saved_model_has_settled_is_refused(tmp_path, capsys, words):
     (tmp_path / "q").mkdir()
     command = ["classify", "--model", str(tmp_path), "--query", str(tmp_path / "q"), "--out", str(tmp_path / "p.csv")]

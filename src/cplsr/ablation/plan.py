@@ -8,12 +8,14 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cplsr.adapters.kinds import accepts_option
 from cplsr.errors import InputError
 from cplsr.evaluation.results import FROZEN
+from cplsr.methods.registry import OWN, find_method, make_objective, starting_settings, trained_kind
+from cplsr.training.objective import Objective
 from cplsr.training.settings import TrainingSettings
 
 Rates = Literal["shared", "own", "both"]
@@ -25,6 +27,9 @@ _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in typing.get_type_hints(TrainingSettings).items() if name not in _PER_RUN},
     "adapter": str,
     "adapter_options": dict,
+    "method": str,
+    "method_options": dict,
+    "train": str,
     "lr_own": float,
 }
 
@@ -34,6 +39,7 @@ class Row:
     """One line of the table: an adapter with its options, and the training settings that differ from the common ones.
 
     adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
+    overrides: the settings that the row's method brings, and over them those of the row itself.
     lr_own: the learning rate that suits this row, for comparisons that give every row its own.
     """
 
@@ -42,6 +48,8 @@ class Row:
     adapter_options: dict[str, Any]
     overrides: dict[str, Any]
     lr_own: float | None = None
+    method: str = OWN.name
+    method_options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,12 @@ class Run:
     adapter: str
     adapter_options: dict[str, Any]
     settings: TrainingSettings
+    method: str = OWN.name
+    method_options: dict[str, Any] = field(default_factory=dict)
+
+    def objective(self) -> Objective | None:
+        """A new objective of the run's method; `None` for CPLSR's own."""
+        return make_objective(find_method(self.method), self.method_options, self.settings)
 
     @property
     def frozen(self) -> bool:
@@ -70,15 +84,29 @@ class Run:
 
 
 def read_rows(
-    tables: Mapping[str, Any], *, adapter: str = "coalescent", adapter_options: Mapping[str, Any] | None = None
+    tables: Mapping[str, Any],
+    *,
+    adapter: str = "coalescent",
+    adapter_options: Mapping[str, Any] | None = None,
+    method: str = OWN.name,
+    method_options: Mapping[str, Any] | None = None,
+    train: str = "auto",
 ) -> list[Row]:
     """Rows from the tables of a recipe; a misspelt name or a value of a wrong kind is an error that says so.
 
     adapter, adapter_options: of the rows that name no adapter.
+    method, method_options: of the rows that name no method. train: of those that do not say what learns.
     """
     if not tables:
         raise InputError('there is no row to run: write at least one table like [rows."CP + PE"] into the recipe')
-    rows = [_read_row(name, table, adapter, dict(adapter_options or {})) for name, table in tables.items()]
+    common = {
+        "adapter": adapter,
+        "adapter_options": dict(adapter_options or {}),
+        "method": method,
+        "method_options": dict(method_options or {}),
+        "train": train,
+    }
+    rows = [_read_row(name, table, common) for name, table in tables.items()]
     seen: dict[str, str] = {}
     for row in rows:
         for name in (row.name, row.name + OWN_RATE):
@@ -116,9 +144,12 @@ def plan_runs(
                 for seed in seeds:
                     try:
                         settings = replace(common, **{**row.overrides, **changes, "shot": shot, "seed": seed})
+                        run = Run(name, row.adapter, row.adapter_options, settings, row.method, row.method_options)
+                        if not run.frozen:
+                            run.objective()  # what is wrong with it is said before anything is trained
                     except InputError as error:
                         raise InputError(f"row {row.name!r}: {error}") from error
-                    runs.append(Run(name, row.adapter, row.adapter_options, settings))
+                    runs.append(run)
     return runs
 
 
@@ -150,7 +181,35 @@ def _variants(row: Row, rates: Rates, own: float | None) -> list[tuple[str, dict
     return [tuned] if rates == "own" else [shared, tuned]
 
 
-def _read_row(name: str, table: Any, adapter: str, adapter_options: dict[str, Any]) -> Row:
+def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
+    values = _values(name, table)
+    own = values.pop("lr_own", None)
+    if own is not None and not 0 < own < float("inf"):
+        raise InputError(f"the row {name!r} has lr_own = {own}: give a number above 0")
+    kind, options = _named(values, "adapter", common)
+    if kind == FROZEN:
+        for key in (*options, *({"method", "method_options", "train"} & values.keys())):
+            raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
+        return Row(name, kind, {}, values, own)
+    method_name, method_options = _named(values, "method", common)
+    trains = values.pop("train", common["train"])
+    try:
+        method = find_method(method_name)
+        kind, options = trained_kind(method, trains, kind, options)
+    except InputError as error:
+        raise InputError(f"the row {name!r}: {error}") from error
+    for option in options:
+        if not accepts_option(kind, option):
+            raise InputError(
+                f"the row {name!r} gives {kind!r} the option {option!r}, which it does not have: remove it"
+            )
+    accepts_option(kind, "seed")  # an unknown kind is refused here, before anything is trained
+    overrides = {**starting_settings(method, trains), **values}
+    return Row(name, kind, options, overrides, own, method_name, method_options)
+
+
+def _values(name: str, table: Any) -> dict[str, Any]:
+    """The settings in a row's table, each of the right type."""
     if not slug(name):
         raise InputError(f"a row is called {name!r}: give it a name with a letter or a digit")
     if not isinstance(table, Mapping):
@@ -165,20 +224,14 @@ def _read_row(name: str, table: Any, adapter: str, adapter_options: dict[str, An
             hint = f"did you mean {near[0]!r}?" if near else f"a row may have {', '.join(_KINDS)}"
             raise InputError(f"the row {name!r} has an unknown setting {key!r}: {hint}")
         values[known] = _typed(name, key, value, _KINDS[known])
-    kind = values.pop("adapter", None)
-    options = values.pop("adapter_options", {} if kind is not None else adapter_options)
-    kind = kind or adapter
-    own = values.pop("lr_own", None)
-    if own is not None and not 0 < own < float("inf"):
-        raise InputError(f"the row {name!r} has lr_own = {own}: give a number above 0")
-    for option in options:
-        if kind == FROZEN or not accepts_option(kind, option):
-            raise InputError(
-                f"the row {name!r} gives {kind!r} the option {option!r}, which it does not have: remove it"
-            )
-    if kind != FROZEN:
-        accepts_option(kind, "seed")  # an unknown kind is refused here, before anything is trained
-    return Row(name, kind, dict(options), values, own)
+    return values
+
+
+def _named(values: dict[str, Any], what: str, common: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The adapter or the method of a row with its options, taken out of its values; the common ones if it has none."""
+    name = values.pop(what, None)
+    options = values.pop(f"{what}_options", {} if name is not None else common[f"{what}_options"])
+    return name or common[what], dict(options)
 
 
 def _typed(row: str, key: str, value: Any, kind: Any) -> Any:

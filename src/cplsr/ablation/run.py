@@ -49,6 +49,7 @@ class Job:
         content = {
             "settings": {} if run.frozen else run.settings.as_dict(),
             "adapter": {"kind": run.adapter, "options": _adapter_options(run)},
+            "method": {} if run.frozen else _method(run),
             "setup": self.setup.decides(run),
         }
         return json.loads(json.dumps(content))
@@ -104,6 +105,7 @@ def train_run(run: Run, workspace: Workspace, folder: Path) -> TrainingResult:
         adapter=run.adapter,
         adapter_options=run.adapter_options,
         settings=run.settings,
+        objective=run.objective(),
         resume=True,
         workers=workspace.setup.workers,
     )
@@ -157,6 +159,12 @@ def _adapter_options(run: Run) -> dict[str, Any]:
     if run.frozen or not accepts_option(run.adapter, "seed"):
         return dict(run.adapter_options)
     return {**run.adapter_options, "seed": run.adapter_options.get("seed", run.settings.seed)}
+
+
+def _method(run: Run) -> dict[str, Any]:
+    """As `train` writes it down: with the options that were left at their defaults."""
+    objective = run.objective()
+    return {"name": run.method, "options": {} if objective is None else objective.options}
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

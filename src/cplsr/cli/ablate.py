@@ -15,7 +15,7 @@ import tyro
 
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.recipes import split_recipe
-from cplsr.cli.train import Train, parse_adapter_options
+from cplsr.cli.train import Train, parse_adapter_options, parse_options
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class Ablate(Train):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
-    for every row a table [rows."NAME"] with what differs: adapter, adapter_options, pe, sst, lr, any training setting.
-    Options on the command line beat the common settings, not those of a row. What is finished in DIR is not done
-    again, and what was interrupted is continued.
+    for every row a table [rows."NAME"] with what differs: adapter, adapter_options, method, method_options, train, pe,
+    sst, lr, any training setting. Options on the command line beat the common settings, not those of a row or of its
+    method. What is finished in DIR is not done again, and what was interrupted is continued.
     """
 
     rows: tyro.conf.Suppress[dict] = dataclasses.field(default_factory=dict)
@@ -124,7 +124,12 @@ def run(options: Ablate, words: list[str], out: Path) -> int:
     from cplsr.ablation.workspace import Workspace
 
     rows = read_rows(
-        options.rows, adapter=options.adapter, adapter_options=parse_adapter_options(options.adapter_options)
+        options.rows,
+        adapter=options.adapter,
+        adapter_options=parse_adapter_options(options.adapter_options),
+        method=options.method,
+        method_options=parse_options(options.method_options, "method", "skip=0.4"),
+        train=options.train,
     )
     workspace = Workspace(setup_of(options))
     if not options.list_runs:

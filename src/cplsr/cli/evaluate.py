@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cplsr.data.domain import Domain
     from cplsr.evaluation.published import PaperBeside, PublishedCell
     from cplsr.evaluation.results import Results
+    from cplsr.methods.base import Adaptation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,12 @@ class Evaluate(BackboneArguments):
     """Stop at an image that cannot be read instead of leaving it out."""
     cache: bool = True
     """Look embeddings up in the cache and keep new ones there."""
+    method: str | None = None
+    """Also let this method (pmf) adapt every model on the support set of each episode; its rows are called NAME+pmf."""
+    method_options: tuple[str, ...] = ()
+    """Options of the method, as name=value: steps=100 …"""
+    method_episodes: int = 40
+    """Episodes of each target and shot for that, the first ones: adapting takes long."""
     out: Path | None = None
     """Also write the results to this file, as json."""
 
@@ -95,19 +102,47 @@ def run(options: Evaluate) -> Results:
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
     image_size = options.image_size or adapters_image_size([source for _, source in named])
+    adaptation = None if options.method is None else adaptation_of(options, options.method)
     targets = open_targets(options.target, strict=options.strict)
-    return evaluate(
-        options.load(image_size),
-        targets,
-        adapters=named,
-        also=options.also,
-        settings=settings,
-        match_shot=options.match_shot,
-        cache=EmbeddingCache() if options.cache else None,
-        batch_size=options.batch_size,
-        workers=options.workers,
-        strict=options.strict,
+    backbone = options.load(image_size)
+    if adaptation is not None and backbone.precision == "bf16":
+        raise InputError(
+            f"--method {options.method} trains weights, for which bf16 is too coarse: give --precision fp32"
+        )
+    shared: dict[str, Any] = {
+        "adapters": named,
+        "settings": settings,
+        "match_shot": options.match_shot,
+        "cache": EmbeddingCache() if options.cache else None,
+        "batch_size": options.batch_size,
+        "workers": options.workers,
+    }
+    results = evaluate(backbone, targets, also=options.also, strict=options.strict, **shared)
+    if adaptation is None or options.method is None:
+        return results
+    from cplsr.methods.measure import measure_adaptation, with_adaptation
+
+    rows, paired = measure_adaptation(
+        backbone, targets, adaptation, method=options.method, episodes=options.method_episodes, **shared
     )
+    return with_adaptation(results, rows, paired, method=options.method, adaptation=adaptation)
+
+
+def adaptation_of(options: Evaluate, name: str) -> Adaptation:
+    """What the method does on a support set; refused before anything is measured where there is nothing to do."""
+    from cplsr.cli.train import parse_options
+    from cplsr.methods.registry import METHODS, find_method, make_adaptation
+
+    adaptation = make_adaptation(find_method(name), parse_options(options.method_options, "method", "steps=100"))
+    if adaptation is None:
+        able = [other for other in METHODS if find_method(other).adaptation is not None]
+        raise InputError(
+            f"the method {name!r} only makes prototypes of a support set, so there is nothing to add: measure what it "
+            f"trained with --adapter RUN, or give --method {' or '.join(able)}"
+        )
+    if options.method_episodes < 1:
+        raise InputError(f"--method-episodes is {options.method_episodes}: give at least 1")
+    return adaptation
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -187,6 +222,8 @@ def accuracy_table(results: Results, beside: PaperBeside, *, methods_down: bool 
         caption += "; ▲ ▼ significantly above or below frozen on the same episodes"
     if beside.cells:
         caption += "; paper: as printed there, base set mini-ImageNet"
+    fewer = {escape(row.method): row.episodes for row in results.rows if row.episodes != first.episodes}
+    caption += "".join(f"; {method}: {episodes:,} episodes" for method, episodes in fewer.items())
     table = Table(
         title=f"{first.way}-way accuracy in %, {first.episodes:,} episodes, {first.query} queries per class",
         caption=caption,
@@ -244,7 +281,8 @@ def _cell(results: Results, method: str, target: str, shot: int) -> str:
     row = results.row(method, target, shot)
     if row is None:
         return ""
-    best = max(other.accuracy for other in results.rows if (other.target, other.shot) == (target, shot))
+    place = (target, shot, row.episodes)
+    best = max(other.accuracy for other in results.rows if (other.target, other.shot, other.episodes) == place)
     figure = f"{row.accuracy:.2f}" + ("" if row.ci95 is None else f" ±{row.ci95:.2f}")
     if len(results.methods) > 1 and row.accuracy == best:
         figure = f"[bold]{figure}[/bold]"

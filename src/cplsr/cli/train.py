@@ -8,18 +8,22 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from cplsr.cli.backbone_arguments import BackboneArguments
-from cplsr.cli.recipes import split_recipe
+from cplsr.cli.recipes import read_recipe
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
     from cplsr.training.loop import TrainingResult
+
+OWN_METHOD = "cplsr"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,13 @@ class Train(BackboneArguments):
     resume: bool = False
     """Continue an interrupted run; the same result as without the interruption."""
 
+    method: str = OWN_METHOD
+    """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt), which brings
+    rate, weight decay, sst and pe of its own where none are given."""
+    method_options: tuple[str, ...] = ()
+    """Options of the method, as name=value: skip=0.4 …"""
+    train: Literal["auto", "adapter", "backbone"] = "auto"
+    """What learns: the adapter, all weights of the backbone, or whichever the method is known for."""
     adapter: str = "coalescent"
     """Kind: coalescent, attn_scale, soft_prompts, residual or lora."""
     adapter_options: tuple[str, ...] = ()
@@ -108,9 +119,32 @@ class Train(BackboneArguments):
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
-    default, rest = split_recipe(Train, arguments)
-    options = tyro.cli(Annotated[Train, tyro.conf.arg(name="")], default=default, args=rest, prog="cplsr train")
+    recipe = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    said, words = ({}, arguments) if recipe is None else (read_recipe(Path(recipe), Train), arguments[1:])
+    default = Train(**{**method_settings(said, words), **said})
+    options = tyro.cli(Annotated[Train, tyro.conf.arg(name="")], default=default, args=words, prog="cplsr train")
     return run(options)
+
+
+def method_settings(said: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """Settings that the method brings, by the recipe and the words of the command line; CPLSR's own brings none."""
+    name = last_given("--method", words) or said.get("method", OWN_METHOD)
+    if name == OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
+        return {}
+    from cplsr.methods.registry import find_method, starting_settings
+
+    return starting_settings(find_method(name), last_given("--train", words) or said.get("train", "auto"))
+
+
+def last_given(flag: str, words: Sequence[str]) -> str | None:
+    """The value of an option among unparsed words, given as `--name value` or `--name=value`."""
+    found = None
+    for word, following in pairwise([*words, ""]):
+        if word == flag:
+            found = following
+        elif word.startswith(f"{flag}="):
+            found = word.removeprefix(f"{flag}=")
+    return found or None
 
 
 def run(options: Train) -> int:
@@ -127,6 +161,7 @@ def run(options: Train) -> int:
     import torch
 
     from cplsr.data.open import open_domain
+    from cplsr.methods.registry import FULL, find_method, make_objective, trained_kind
     from cplsr.training.loop import train
     from cplsr.training.settings import TrainingSettings
 
@@ -134,14 +169,21 @@ def run(options: Train) -> int:
         torch.set_num_threads(options.threads)
     names = {field.name for field in dataclasses.fields(TrainingSettings)}
     settings = TrainingSettings(**{name: getattr(options, name) for name in names})
+    method = find_method(options.method)
+    objective = make_objective(method, parse_options(options.method_options, "method", "skip=0.4"), settings)
+    adapter_options = parse_adapter_options(options.adapter_options)
+    kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
+    if kind == FULL:
+        logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
     result = train(
         options.load(),
         open_domain(options.base),
         None if options.val is None else open_domain(options.val),
         out=options.out,
-        adapter=options.adapter,
-        adapter_options=parse_adapter_options(options.adapter_options),
+        adapter=kind,
+        adapter_options=adapter_options,
         settings=settings,
+        objective=objective,
         resume=options.resume,
         workers=options.workers,
     )
@@ -161,12 +203,17 @@ def _tell(result: TrainingResult, select: str) -> None:
 
 
 def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Options of an adapter."""
+    return parse_options(texts, "adapter", "sharing=shared")
+
+
+def parse_options(texts: tuple[str, ...], what: str, example: str) -> dict[str, Any]:
     """`name=value` pairs; a value is a number, a list or true/false where it reads as one, else a word."""
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise InputError(f"adapter option {text!r} is incomplete: give name=value, for example sharing=shared")
+            raise InputError(f"{what} option {text!r} is incomplete: give name=value, for example {example}")
         try:
             options[name] = json.loads(value)
         except ValueError:

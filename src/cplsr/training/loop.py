@@ -269,7 +269,7 @@ class _Run:
         if not self.processes.first:
             return
         state, path = self.state, self.folder.path
-        info = {"shot": self.settings.shot, "settings": self.settings.as_dict()}
+        info = {"shot": self.settings.shot, "method": self.objective.name, "settings": self.settings.as_dict()}
         save_adapter(self.backbone, path / "last", **info, episode=state.episode)
         episode = state.episode
         if self.settings.select == "best":

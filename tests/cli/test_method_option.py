@@ -1,0 +1,266 @@
+"""`--method` of train, evaluate and ablate: defaults, what is trained, what is measured, and wrong names."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.ablation.plan import plan_runs, read_rows
+from cplsr.adapters.store import read_adapter_info
+from cplsr.cli import main
+from cplsr.cli.ablate import Ablate
+from cplsr.cli.recipes import read_recipe
+from cplsr.cli.train import last_given, method_settings
+from cplsr.errors import InputError
+from cplsr.methods.registry import METHODS
+from cplsr.training.settings import TrainingSettings
+
+FIELD = Path(__file__).parents[2] / "recipes" / "field_sample.toml"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Six classes of six 32-px images: a class is a color."""
+    random = np.random.Generator(np.random.Philox(key=5))
+    for number in range(6):
+        (tmp_path / "images" / f"c{number}").mkdir(parents=True)
+        color = random.uniform(60, 190, 3)
+        for image in range(6):
+            pixels = (color + random.normal(0, 40, (32, 32, 3))).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / f"c{number}" / f"{image}.png")
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def recipe(checkpoint_file: Path, folder: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        f'backbone = "{checkpoint_file}"\nheads = 2\nbase = "{folder}"\nway = 2\nquery = 2\nepisodes = 2\n'
+        'validation_episodes = 4\nvalidate_every = 0\ncandidates = 6\npseudo_episodes = 2\nshrinkage = "ledoit_wolf"\n'
+        "workers = 0\n"
+    )
+    return path
+
+
+def train(recipe: Path, out: Path, *words: str) -> int:
+    return main(["train", str(recipe), "--shot", "2", "--out", str(out), *words])
+
+
+def run_of(out: Path) -> dict:
+    return json.loads((out / "run.json").read_text())
+
+
+def test_a_method_brings_its_settings_and_trains_the_whole_backbone(recipe, tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["--method", "styleadv", "--method-options", "skip=0.5", "strengths=[1]"]
+    assert train(recipe, out, *words, "--episodes", "1") == 0
+    run = run_of(out)
+    assert run["method"] == {
+        "name": "styleadv",
+        "options": {"strengths": [1.0], "skip": 0.5, "temperature": 20.0},
+    }
+    assert run["adapter"]["kind"] == "full"
+    told = {name: run["settings"][name] for name in ("lr", "weight_decay", "sst", "pe")}
+    assert told == {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+    info = read_adapter_info(out)
+    assert (info.kind, info.info["method"]) == ("full", "styleadv")
+    assert "all weights of the backbone are trained" in capsys.readouterr().err
+
+
+def test_the_recipe_and_the_command_line_beat_the_method(recipe, tmp_path):
+    recipe.write_text(recipe.read_text() + 'lr = 1e-3\nsst = true\nmethod = "fwt"\n')
+    out = tmp_path / "run"
+    assert train(recipe, out, "--train", "adapter", "--weight-decay", "0.25", "--temperature", "5") == 0
+    run = run_of(out)
+    told = {name: run["settings"][name] for name in ("lr", "weight_decay", "sst", "pe")}
+    assert told == {"lr": 1e-3, "weight_decay": 0.25, "sst": True, "pe": False}
+    assert run["method"]["name"] == "fwt"
+    assert run["method"]["options"]["temperature"] == 5
+    assert run["adapter"]["kind"] == "coalescent"
+
+
+def test_without_a_method_it_is_cplsr_as_before(recipe, tmp_path):
+    assert train(recipe, tmp_path / "run", "--episodes", "1", "--lr", "1e-3") == 0
+    run = run_of(tmp_path / "run")
+    assert run["method"] == {"name": "cplsr", "options": {}}
+    assert (run["settings"]["pe"], run["settings"]["sst"], run["settings"]["weight_decay"]) == (True, True, 0.0)
+    assert run["adapter"]["kind"] == "coalescent"
+    assert read_adapter_info(tmp_path / "run").info["method"] == "cplsr"
+
+
+def test_a_run_of_a_method_is_resumed_only_as_itself(recipe, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert train(recipe, out, "--method", "pmf", "--episodes", "1") == 0
+    assert train(recipe, out, "--method", "pmf", "--episodes", "1", "--resume") == 0
+    assert "finished already" in capsys.readouterr().out
+    assert train(recipe, out, "--method", "fwt", "--episodes", "1", "--resume") == 2
+    assert "name: pmf, now fwt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "stileadv"], "no method 'stileadv': did you mean 'styleadv'"),
+        (["--method=zzzz"], "give one of cplsr, pmf"),
+        (["--method", "styleadv", "--method-options", "skp=1"], "no option 'skp': did you mean 'skip'"),
+        (["--method", "styleadv", "--method-options", "skip"], "method option 'skip' is incomplete"),
+        (["--method-options", "skip=1"], "'cplsr' has no options"),
+        (["--method", "pmf", "--adapter", "lora"], "'pmf' is to train the whole backbone"),
+        (["--method", "pmf", "--pe"], "makes no use of pseudo-embeddings"),
+    ],
+)
+def test_wrong_options_are_a_sentence(recipe, tmp_path, capsys, words, said):
+    assert train(recipe, tmp_path / "run", *words) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_method_is_found_wherever_it_is_said():
+    assert last_given("--method", ["--lr", "1", "--method", "pmf"]) == "pmf"
+    assert last_given("--method", ["--method=fwt", "--method-options", "a=1"]) == "fwt"
+    assert last_given("--method", ["--method", "pmf", "--method", "fwt"]) == "fwt"
+    assert last_given("--method", ["--method"]) is None
+    assert method_settings({}, []) == {}
+    assert method_settings({"method": "pmf"}, ["--method", "cplsr"]) == {}
+    assert method_settings({"method": "pmf", "train": "adapter"}, []) == {"sst": False, "pe": False}
+
+
+def test_importing_the_commands_and_asking_for_help_loads_nothing_heavy():
+    code = (
+        "import sys, contextlib, io\nfrom cplsr.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):\n"
+        "    main(['train', '--help'])\n"
+        "print('--method' in shown.getvalue(), {'torch', 'cplsr.methods'} & set(sys.modules))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "True set()"
+
+
+def test_evaluate_adds_a_row_for_every_model(recipe, checkpoint_file, folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert train(recipe, tmp_path / "run", "--method", "pmf", "--train", "adapter", "--episodes", "1") == 0
+    words = [
+        *("evaluate", "--backbone", str(checkpoint_file), "--heads", "2", "--target", f"T={folder}", "--workers", "0"),
+        *(
+            "--adapter",
+            f"PMF={tmp_path / 'run'}",
+            "--way",
+            "2",
+            "--query",
+            "2",
+            "--episodes",
+            "20",
+            "--shots",
+            "1",
+            "2",
+        ),
+    ]
+    out = tmp_path / "results.json"
+    more = ["--method", "pmf", "--method-episodes", "3", "--method-options", "steps=1", "trial_steps=1"]
+    assert main([*words, *more, "--out", str(out)]) == 0
+    results = json.loads(out.read_text())
+    counts = {(row["method"], row["shot"]): row["episodes"] for row in results["rows"]}
+    assert counts == {
+        (f"{model}{end}", shot): 3 if end else 20
+        for model in ("frozen", "PMF")
+        for end in ("", "+pmf")
+        for shot in (1, 2)
+    }
+    assert {row["method"] for row in results["paired"]} == {"PMF", "PMF+pmf", "frozen+pmf"}
+    nothing = next(r for r in results["paired"] if (r["method"], r["shot"]) == ("frozen+pmf", 1))
+    assert nothing["difference"] == 0  # one shot: nothing is tuned
+    assert results["settings"]["adaptation"]["options"]["steps"] == 1
+    shown = capsys.readouterr().out
+    assert "frozen+pmf: 3 episodes" in shown
+    assert "note: +pmf adapts on the support set of every episode" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "fwt"], "'fwt' only makes prototypes of a support set.* --method pmf"),
+        (["--method", "pfm"], "did you mean 'pmf'"),
+        (["--method", "pmf", "--method-options", "step=1"], "did you mean 'steps'"),
+        (["--method", "pmf", "--method-episodes", "0"], "--method-episodes is 0"),
+        (["--method", "pmf", "--precision", "bf16"], "give --precision fp32"),
+    ],
+)
+def test_what_evaluate_cannot_do_is_said_before_it_measures(checkpoint_file, folder, capsys, words, said):
+    common = ["evaluate", "--backbone", str(checkpoint_file), "--heads", "2", "--target", str(folder)]
+    assert main([*common, *words]) == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_rows_of_an_ablation_have_methods():
+    tables = {
+        "own": {},
+        "as published": {"method": "pmf"},
+        "on CP": {"method": "styleadv", "train": "adapter", "lr": 1e-2, "method_options": {"skip": 0}},
+    }
+    common = TrainingSettings(lr=1e-4)
+    own, whole, small = plan_runs(read_rows(tables), common, shots=[5], seeds=[0])
+    assert (own.method, own.adapter, own.settings) == ("cplsr", "coalescent", common)
+    assert (whole.adapter, whole.settings.lr, whole.settings.weight_decay) == ("full", 5e-5, 0.05)
+    assert (small.adapter, small.settings.lr, small.settings.weight_decay) == ("coalescent", 1e-2, 0.0)
+    assert {(run.settings.pe, run.settings.sst) for run in (whole, small)} == {(False, False)}
+    assert small.objective().options["skip"] == 0.0
+    (taken,) = read_rows({"A": {}}, method="fwt", method_options={"strength": 0.5}, train="adapter")
+    assert (taken.method, taken.method_options, taken.adapter) == ("fwt", {"strength": 0.5}, "coalescent")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"method": "pfm"}, "row 'A': there is no method 'pfm': did you mean 'pmf'"),
+        ({"method": "pmf", "method_options": {"scal": 1}}, "row 'A': .* did you mean 'scale'"),
+        ({"method": "pmf", "train": "all"}, "row 'A': train is 'all'"),
+        ({"method": "pmf", "adapter": "lora"}, "row 'A': .* whole backbone"),
+        ({"method": "pmf", "pe": True}, "row 'A': .* pseudo-embeddings"),
+        ({"adapter": "frozen", "method": "pmf"}, "'frozen' the option 'method', which it does not have"),
+    ],
+)
+def test_a_wrong_row_is_a_sentence(table, said):
+    with pytest.raises(InputError, match=said):
+        plan_runs(read_rows({"A": table}), TrainingSettings(), shots=[5], seeds=[0])
+
+
+def test_the_recipe_of_the_field_holds_every_method_both_ways():
+    options = Ablate(**read_recipe(FIELD, Ablate))
+    assert FIELD.read_text().splitlines()[0].startswith(f"# cplsr ablate recipes/{FIELD.name} ")
+    rows = read_rows(options.rows)
+    kinds = {(row.method, row.adapter) for row in rows if row.adapter != "frozen"}
+    assert kinds == {("cplsr", "coalescent"), *((name, kind) for name in METHODS for kind in ("full", "coalescent"))}
+    runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
+    assert {run.settings.episodes for run in runs} == {options.episodes}
+    rates = {(run.settings.lr, run.settings.weight_decay) for run in runs if run.adapter == "full"}
+    assert rates == {(5e-5, 0.05)}
+
+
+def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, folder, tmp_path, capsys):
+    words = [
+        *("ablate", str(FIELD), "--backbone", str(checkpoint_file), "--heads", "2", "--image-size", "32"),
+        *("--base", str(folder), "--target", f"T={folder}", "--shots", "2", "--way", "2", "--query", "2"),
+        *("--episodes", "1", "--validation-episodes", "4", "--validate-every", "0", "--candidates", "6"),
+        *("--pseudo-episodes", "2", "--shrinkage", "ledoit_wolf", "--evaluation-episodes", "9", "--threads", "1"),
+        *("--evaluation-query", "2", "--workers", "0", "--out", str(tmp_path / "out")),
+    ]
+    assert main(words) == 0
+    records = {record["row"]: record for record in map(_read, (tmp_path / "out").glob("*-seed0.json"))}
+    assert set(records) == set(tomllib.loads(FIELD.read_text())["rows"])
+    assert records["frozen"]["method"] == {}
+    assert records["CPLSR"]["method"] == {"name": "cplsr", "options": {}}
+    assert records["PMF, backbone"]["method"] == {"name": "pmf", "options": {"scale": 10.0}}
+    assert records["PMF, backbone"]["training"]["parameters"] > records["PMF, adapter"]["training"]["parameters"]
+    capsys.readouterr()
+    assert main(words) == 0
+    assert f"{len(records)} of {len(records)} runs are finished already" in capsys.readouterr().err
+
+
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text())
