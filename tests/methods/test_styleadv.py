@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from cplsr.adapters.attach import attach
 from cplsr.errors import InputError
-from cplsr.methods.base import prototype_logits
+from cplsr.methods.base import agreement, prototype_logits
 from cplsr.methods.style import style_of, with_style
-from cplsr.methods.styleadv import SPREAD, StyleAdversary, agreement
+from cplsr.methods.styleadv import SPREAD, StyleAdversary
 
 
 def prepared(backbone, **options):

@@ -71,8 +71,7 @@ def train_demo(options: Demo, console: Console) -> TrainingResult:
     from cplsr.training.settings import TrainingSettings
 
     recipe = Train(**read_recipe(Path("demo.toml"), Train))
-    names = {field.name for field in dataclasses.fields(TrainingSettings)}
-    settings = TrainingSettings(**{name: getattr(recipe, name) for name in names} | {"seed": options.seed})
+    settings = TrainingSettings.of(recipe, seed=options.seed)
     if options.full:
         settings = TrainingSettings(lr=recipe.lr, shot=recipe.shot, seed=options.seed)
     backbone = load_backbone(recipe.backbone)

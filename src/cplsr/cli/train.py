@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -167,8 +166,7 @@ def run(options: Train) -> int:
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    names = {field.name for field in dataclasses.fields(TrainingSettings)}
-    settings = TrainingSettings(**{name: getattr(options, name) for name in names})
+    settings = TrainingSettings.of(options)
     method = find_method(options.method)
     objective = make_objective(method, parse_options(options.method_options, "method", "skip=0.4"), settings)
     adapter_options = parse_adapter_options(options.adapter_options)

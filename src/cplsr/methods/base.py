@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
@@ -72,3 +73,8 @@ def prototype_loss(
     way, each = episode.pixels.shape[:2]
     targets = query_targets(way, each - episode.shot).to(logits.device)
     return episode_loss(logits, targets), accuracy(logits.detach(), targets)
+
+
+def agreement(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:
+    """KL(clean ‖ changed) of two predictions, averaged over the queries."""
+    return kl_div(log_softmax(changed, -1), log_softmax(clean, -1), reduction="batchmean", log_target=True)

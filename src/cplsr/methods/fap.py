@@ -14,8 +14,7 @@ from cplsr.errors import InputError
 from cplsr.methods.ascent import pixel_rate
 from cplsr.methods.ata import RATE, SIZES, Adversary, ascend_task
 from cplsr.methods.augment import random_convolution
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
-from cplsr.methods.styleadv import agreement
+from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 

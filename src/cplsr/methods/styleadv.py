@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import cross_entropy
 from torch.nn.utils import skip_init
 
 from cplsr.backbones.backbone import Backbone, Between
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import Style, stages, style_of, with_style
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
@@ -126,11 +126,6 @@ class StyleAdversary(Objective):
             return with_style(tokens, self.prefix, styles[layer]) if layer in styles else tokens
 
         return between
-
-
-def agreement(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:
-    """KL(clean ‖ changed) of two predictions, averaged over the queries."""
-    return kl_div(log_softmax(changed, -1), log_softmax(clean, -1), reduction="batchmean", log_target=True)
 
 
 METHOD = Method(

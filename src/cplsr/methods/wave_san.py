@@ -11,9 +11,8 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import stages, style_of, with_style
-from cplsr.methods.styleadv import agreement
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from cplsr.errors import InputError
@@ -87,6 +87,11 @@ class TrainingSettings:
                 raise InputError(f"{name} is {getattr(self, name)}: give a number that is not negative")
         if self.statistics_images is not None and self.statistics_images < 2:
             raise InputError(f"statistics_images is {self.statistics_images}: a covariance needs at least 2")
+
+    @classmethod
+    def of(cls, options: object, **changes: Any) -> TrainingSettings:
+        """The settings that an object has under the same names, some of them changed."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)} | changes)
 
     @property
     def steps_per_episode(self) -> int:
