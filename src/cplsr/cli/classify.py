@@ -33,7 +33,7 @@ class ClassifierBackbone(BackboneArguments):
     """Hub id, transformers folder, checkpoint file, or 'embedded'. auto: facebook/dino-vits16 if it is at hand or can
     be downloaded, else embedded; with --model, the model's own."""
     adapter: str | None = None
-    """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the one that comes with the backbone, if any."""
+    """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the backbone's own, if any."""
 
     def load_chosen(self) -> Backbone:
         """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
