@@ -165,57 +165,65 @@ def evaluate_embeddings(
     methods = _on_common_images(methods)
     embeddings = methods[0].embeddings
     found = TargetResults()
-    bar = progress_bar(len(settings.shots) * len(methods), f"measuring {target}", unit="row")
-    for shot in settings.shots:
-        try:
-            sampler = EpisodeSampler(
-                embeddings.labels,
-                way=settings.way,
-                shot=shot,
-                query=settings.query,
-                seed=settings.seed,
-                groups=embeddings.groups,
-            )
-        except InputError as error:
-            raise InputError(f"{target}: {error}") from error
-        left_out = [f"class {embeddings.classes[label]} ({n} images)" for label, n in sampler.left_out]
-        found.left_out += [what for what in left_out if what not in found.left_out]
-        episodes = sampler.draw(settings.episodes)
-        first: ndarray | None = None
-        for method in methods:
-            bar.update()
-            if match_shot and method.train_shot not in (None, shot):
-                continue
-            scores = score_episodes(method.scores(episodes, settings), episodes, len(embeddings.classes))
-            percent = 100 * scores.accuracies
-            found.rows.append(_row(method, target, shot, settings, percent))
-            found.confusion.append(_confusion_row(method, target, shot, scores))
-            if method.temperature is not None:
-                found.calibration.append(_calibration_row(method, target, shot, method.temperature, scores))
-            if first is not None:
-                found.paired.append(_paired_row(method.name, methods[0].name, target, shot, percent, first))
-            first = percent if first is None else first
-    bar.close()
+    with progress_bar(len(settings.shots) * len(methods), f"measuring {target}", unit="row") as bar:
+        for shot in settings.shots:
+            sampler = episode_sampler(embeddings, target, shot, settings)
+            left_out = [f"class {embeddings.classes[label]} ({n} images)" for label, n in sampler.left_out]
+            found.left_out += [what for what in left_out if what not in found.left_out]
+            episodes = sampler.draw(settings.episodes)
+            first: ndarray | None = None
+            for method in methods:
+                bar.update()
+                if match_shot and method.train_shot not in (None, shot):
+                    continue
+                scores = score_episodes(method.scores(episodes, settings), episodes, len(embeddings.classes))
+                percent = 100 * scores.accuracies
+                found.rows.append(accuracy_row(method.name, target, shot, settings, method.train_shot, percent))
+                found.confusion.append(_confusion_row(method, target, shot, scores))
+                if method.temperature is not None:
+                    found.calibration.append(_calibration_row(method, target, shot, method.temperature, scores))
+                if first is not None:
+                    found.paired.append(difference_row(method.name, methods[0].name, target, shot, percent, first))
+                first = percent if first is None else first
     return found
 
 
-def _row(method: Method, target: str, shot: int, settings: EpisodeSettings, percent: ndarray) -> Row:
+def episode_sampler(embeddings: Embeddings, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
+    """What draws the episodes of a target at a shot; an error names the target."""
+    try:
+        return EpisodeSampler(
+            embeddings.labels,
+            way=settings.way,
+            shot=shot,
+            query=settings.query,
+            seed=settings.seed,
+            groups=embeddings.groups,
+        )
+    except InputError as error:
+        raise InputError(f"{target}: {error}") from error
+
+
+def accuracy_row(
+    name: str, target: str, shot: int, settings: EpisodeSettings, train_shot: int | None, percent: ndarray
+) -> Row:
+    """One row from the accuracies of all episodes, in percent."""
     interval = mean_interval(percent)
     return Row(
-        method=method.name,
+        method=name,
         target=target,
         shot=shot,
         way=settings.way,
         query=settings.query,
         episodes=settings.episodes,
         seed=settings.seed,
-        train_shot=method.train_shot,
+        train_shot=train_shot,
         accuracy=interval.mean,
         ci95=interval.half_width,
     )
 
 
-def _paired_row(method: str, against: str, target: str, shot: int, percent: ndarray, base: ndarray) -> PairedRow:
+def difference_row(method: str, against: str, target: str, shot: int, percent: ndarray, base: ndarray) -> PairedRow:
+    """One paired row from the accuracies of both on the same episodes, in percent."""
     result = paired_difference(percent, base)
     return PairedRow(method, against, target, shot, result.difference.mean, result.difference.half_width, result.wins)
 

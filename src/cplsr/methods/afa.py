@@ -11,7 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, layer_norm, so
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
 from cplsr.methods.gradient_reversal import reverse_gradient
 from cplsr.methods.gram import gram_difference
 from cplsr.methods.style import stages
@@ -129,6 +129,6 @@ METHOD = Method(
     reference="Hu & Ma, ECCV 2022",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=AdversarialAugmentation,
 )

@@ -14,7 +14,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.ascent import ascend, pixel_rate
 from cplsr.methods.augment import random_convolution
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
 SIZES = (1, 3, 5, 7, 11, 15)
@@ -133,6 +133,6 @@ METHOD = Method(
     reference="Wang and Deng, IJCAI 2021",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=AdversarialTasks,
 )

@@ -16,6 +16,9 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.training.objective import Objective, TrainingEpisode
 
+BACKBONE_SETTINGS = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+"""What the published methods start from: slow training of the whole backbone, on plain episodes."""
+
 
 class Adaptation(ABC):
     """What a method does with the labeled support images of one target episode before it predicts.

@@ -14,7 +14,7 @@ from cplsr.errors import InputError
 from cplsr.methods.ascent import pixel_rate
 from cplsr.methods.ata import RATE, SIZES, Adversary, ascend_task
 from cplsr.methods.augment import random_convolution
-from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
@@ -132,6 +132,6 @@ METHOD = Method(
     reference="Zhang et al., IJCAI 2024",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=FrequencyPrompts,
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
 from cplsr.methods.style import stages
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
@@ -76,6 +76,6 @@ METHOD = Method(
     reference="Tseng et al., ICLR 2020",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=FeatureWiseTransformation,
 )

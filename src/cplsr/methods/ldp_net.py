@@ -14,7 +14,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
 from cplsr.methods.augment import color_jitter, flip, sometimes
-from cplsr.methods.base import Method, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
 from cplsr.methods.crops import crop_boxes, cut
 from cplsr.methods.moving_average import MovingAverage
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
@@ -126,6 +126,6 @@ METHOD = Method(
     reference="Zhou et al., CVPR 2023",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=LocalGlobalDistillation,
 )

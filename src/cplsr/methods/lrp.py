@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes
-from cplsr.methods.base import Method, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
 STABILIZER = 1e-9
@@ -90,6 +90,6 @@ METHOD = Method(
     reference="Sun et al., ICPR 2021",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=ExplanationGuidance,
 )

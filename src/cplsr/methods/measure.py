@@ -22,13 +22,12 @@ from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain
-from cplsr.episodes.sampling import Episodes, EpisodeSampler
+from cplsr.episodes.sampling import Episodes
 from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import Embeddings, embed_domain
-from cplsr.evaluation.evaluate import EpisodeSettings
-from cplsr.evaluation.intervals import mean_interval, paired_difference
+from cplsr.evaluation.evaluate import EpisodeSettings, accuracy_row, difference_row, episode_sampler
 from cplsr.evaluation.results import FROZEN, PairedRow, Results, Row
 from cplsr.methods.base import Adaptation
 from cplsr.methods.registry import FULL
@@ -99,7 +98,10 @@ def measure_adaptation(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unreadable images and small classes are told of by the evaluation
             embeddings = embed_domain(backbone, domain, batch_size=batch_size, workers=workers, cache=cache)
-            drawn = {shot: _draw(target, embeddings, shot, settings) for shot in settings.shots}
+            drawn = {
+                shot: episode_sampler(embeddings, target, shot, settings).draw(settings.episodes)
+                for shot in settings.shots
+            }
         pictures = _Pictures.of(domain, embeddings, list(drawn.values()), backbone.image_size, workers)
         frozen = {
             shot: 100 * episode_accuracies(embeddings.vectors, each, prototype=settings.prototype)
@@ -114,8 +116,8 @@ def measure_adaptation(
                     percent = 100 * adapted_accuracies(
                         backbone, adaptation, each, pictures, seed=settings.seed, title=f"{name}, {target}, {shot}-shot"
                     )
-                    rows.append(_row(name, target, shot, settings, model.train_shot, percent))
-                    paired.append(_paired_row(name, target, shot, percent, frozen[shot]))
+                    rows.append(accuracy_row(name, target, shot, settings, model.train_shot, percent))
+                    paired.append(difference_row(name, FROZEN, target, shot, percent, frozen[shot]))
     return rows, paired
 
 
@@ -201,40 +203,3 @@ class _Pictures:
     def take(self, numbers: Int64[ndarray, "way each"]) -> UInt8[Tensor, "way each 3 size size"]:
         """A copy of the images, in the order of the numbers."""
         return torch.from_numpy(self.pixels[np.searchsorted(self.numbers, numbers)])
-
-
-def _draw(target: str, embeddings: Embeddings, shot: int, settings: EpisodeSettings) -> Episodes:
-    """The first episodes of those that `evaluate` draws."""
-    try:
-        sampler = EpisodeSampler(
-            embeddings.labels,
-            way=settings.way,
-            shot=shot,
-            query=settings.query,
-            seed=settings.seed,
-            groups=embeddings.groups,
-        )
-    except InputError as error:
-        raise InputError(f"{target}: {error}") from error
-    return sampler.draw(settings.episodes)
-
-
-def _row(name: str, target: str, shot: int, settings: EpisodeSettings, train_shot: int | None, percent: ndarray) -> Row:
-    interval = mean_interval(percent)
-    return Row(
-        method=name,
-        target=target,
-        shot=shot,
-        way=settings.way,
-        query=settings.query,
-        episodes=settings.episodes,
-        seed=settings.seed,
-        train_shot=train_shot,
-        accuracy=interval.mean,
-        ci95=interval.half_width,
-    )
-
-
-def _paired_row(name: str, target: str, shot: int, percent: ndarray, frozen: ndarray) -> PairedRow:
-    found = paired_difference(percent, frozen)
-    return PairedRow(name, FROZEN, target, shot, found.difference.mean, found.difference.half_width, found.wins)

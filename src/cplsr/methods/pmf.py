@@ -17,7 +17,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import cosine_logits, prototypes, query_targets
 from cplsr.errors import InputError
 from cplsr.methods.augment import color_jitter, flip, sometimes, translate
-from cplsr.methods.base import Adaptation, Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Adaptation, Method, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
 SCALE = 10.0
@@ -178,7 +178,7 @@ METHOD = Method(
     reference="Hu et al., CVPR 2022",
     trains="backbone",
     sees="base images and labels; the support set of a target episode",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=MetaTraining,
     adaptation=FineTuning,
 )

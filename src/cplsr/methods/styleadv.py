@@ -12,7 +12,7 @@ from torch.nn.utils import skip_init
 
 from cplsr.backbones.backbone import Backbone, Between
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import Style, stages, style_of, with_style
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
@@ -133,6 +133,6 @@ METHOD = Method(
     reference="Fu et al., CVPR 2023",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=StyleAdversary,
 )

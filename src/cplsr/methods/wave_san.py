@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, agreement, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import stages, style_of, with_style
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
@@ -89,6 +89,6 @@ METHOD = Method(
     reference="Fu et al., arXiv 2022",
     trains="backbone",
     sees="base images and labels",
-    settings={"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False},
+    settings=BACKBONE_SETTINGS,
     objective=WaveletStyles,
 )
