@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from oracles.color_folders import color_folders
 
 from cplsr.ablation.workspace import Setup
 from cplsr.training.settings import TrainingSettings
@@ -15,16 +14,7 @@ from cplsr.training.settings import TrainingSettings
 @pytest.fixture
 def domains(tmp_path: Path) -> Path:
     """Folders `base` and `target` of six classes each, of six 32-px images: a class is a color."""
-    random = np.random.Generator(np.random.Philox(key=3))
-    for domain in ("base", "target"):
-        for number in range(6):
-            folder = tmp_path / "domains" / domain / f"class {number}"
-            folder.mkdir(parents=True)
-            color = random.uniform(60, 190, 3)
-            for image in range(6):
-                pixels = color + random.normal(0, 40, (32, 32, 3))
-                Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{image}.png")
-    return tmp_path / "domains"
+    return color_folders(tmp_path / "domains", ("base", "target"), prefix="class ", colors=(60, 190), key=3)
 
 
 @pytest.fixture

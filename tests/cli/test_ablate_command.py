@@ -11,9 +11,8 @@ import tomllib
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from oracles.color_folders import color_folders
 
 from cplsr.ablation import engines
 from cplsr.ablation.workspace import Workspace
@@ -34,16 +33,7 @@ def _wide_screen(monkeypatch):
 @pytest.fixture
 def domains(tmp_path: Path) -> Path:
     """Folders `base`, `one` and `two` of six classes of six 32-px images: a class is a color."""
-    random = np.random.Generator(np.random.Philox(key=5))
-    for domain in ("base", "one", "two"):
-        for number in range(6):
-            folder = tmp_path / "domains" / domain / f"c{number}"
-            folder.mkdir(parents=True)
-            color = random.uniform(115, 135, 3)
-            for image in range(6):
-                pixels = color + random.normal(0, 40, (32, 32, 3))
-                Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{image}.png")
-    return tmp_path / "domains"
+    return color_folders(tmp_path / "domains", ("base", "one", "two"), prefix="c", colors=(115, 135), key=5)
 
 
 @pytest.fixture
