@@ -81,7 +81,8 @@ def test_from_a_recipe_to_tables_and_nothing_is_done_twice(recipe, tmp_path, cap
     accuracy = next(r["accuracy"] for r in cp["results"]["rows"] if (r["method"], r["target"]) == ("CP", "One"))
     assert f"{accuracy:.2f}" in line.split("|")[2]
     assert r"\toprule" in (out / "table.tex").read_text()
-    assert (out / "table.csv").read_text().startswith("row,One 2-shot,Two 2-shot,average 2-shot\n")
+    heads = "row,One 2-shot,Two 2-shot,average 2-shot,gain 2-shot,trained parameters,training seconds\n"
+    assert (out / "table.csv").read_text().startswith(heads)
 
     before = {path: path.stat().st_mtime_ns for path in sorted(out.rglob("*")) if "table" not in path.name}
     monkeypatch.setattr(engines, "perform", None)  # nothing is left to be done

@@ -41,14 +41,15 @@ RECORDS = [
 
 def test_means_intervals_marks_and_bold():
     table = table_of(RECORDS, rows=["CP", "frozen"])
-    assert table.columns == ("row", "A\n5-shot", "B\n5-shot", "average\n5-shot")
+    assert table.columns == ("row", "A\n5-shot", "B\n5-shot", "average\n5-shot", "gain\n5-shot")
     cp, frozen = table.rows
-    assert [cell.text for cell in cp] == ["CP", "61.00 ±0.25", "81.00 ±0.14", "71.00 ±0.14"]
+    assert [cell.text for cell in cp] == ["CP", "61.00 ±0.25", "81.00 ±0.14", "71.00 ±0.14", "−0.60 ±0.13"]
     # A: 0.3 on average, interval √(0.4² + 0.3²) / 2 = 0.25, so better; B: −1.5 ± 0.07; both: −0.6 ± 0.13
-    assert [cell.mark for cell in cp] == ["", "better", "worse", "worse"]
-    assert [cell.bold for cell in cp] == [False, True, False, False]
-    assert [cell.bold for cell in frozen] == [False, False, True, True]
-    assert [cell.mark for cell in frozen] == [""] * 4
+    assert [cell.mark for cell in cp] == ["", "better", "worse", "worse", ""]
+    assert [cell.bold for cell in cp] == [False, True, False, False, False]
+    assert [cell.bold for cell in frozen] == [False, False, True, True, False]
+    assert [cell.mark for cell in frozen] == [""] * 5
+    assert frozen[-1].text == ""
 
 
 def test_a_difference_within_its_interval_has_no_mark():
@@ -59,15 +60,27 @@ def test_a_difference_within_its_interval_has_no_mark():
 def test_shots_stand_beside_each_other_or_are_chosen():
     one = record("CP", 0, {"A": (40.0, 0.3, 0.0, 0.1)}, shot=1)
     five = record("CP", 0, {"A": (60.0, 0.3, 0.0, 0.1)})
-    assert table_of([five, one]).columns == ("row", "A\n1-shot", "A\n5-shot")
-    assert table_of([five, one], shots=[5]).columns == ("row", "A\n5-shot")
-    assert [cell.text for cell in table_of([five, one]).rows[0]] == ["CP", "40.00 ±0.30", "60.00 ±0.30"]
+    assert table_of([five, one]).columns == ("row", "A\n1-shot", "A\n5-shot", "gain\n1-shot", "gain\n5-shot")
+    assert table_of([five, one], shots=[5]).columns == ("row", "A\n5-shot", "gain\n5-shot")
+    assert [cell.text for cell in table_of([five, one]).rows[0]][:3] == ["CP", "40.00 ±0.30", "60.00 ±0.30"]
+
+
+def test_what_the_trainings_cost_is_averaged_over_them():
+    trained = [
+        {**each, "training": {"parameters": 147_456, "seconds": seconds}}
+        for each, seconds in zip(RECORDS[:2], (100.4, 201.0), strict=True)
+    ]
+    untrained = [{**each, "training": None} for each in RECORDS[2:]]
+    table = table_of([*trained, *untrained])
+    assert table.columns[-2:] == ("trained\nparameters", "training\nseconds")
+    assert [cell.text for cell in table.rows[0][-2:]] == ["147,456", "151"]
+    assert [cell.text for cell in table.rows[1][-2:]] == ["", ""]
 
 
 def test_a_target_that_some_row_lacks_leaves_its_cells_empty():
     more = record("Other", 0, {"A": (10.0, None, 0.0, None)})
     row = table_of([*RECORDS, more]).rows[2]
-    assert [cell.text for cell in row] == ["Other", "10.00", "", ""]
+    assert [cell.text for cell in row] == ["Other", "10.00", "", "", ""]
     assert row[1].mark == ""
 
 

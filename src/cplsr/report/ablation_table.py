@@ -11,6 +11,8 @@ from cplsr.report.tables import Cell, Mark, Table
 Record = Mapping[str, Any]
 AVERAGE = "average"
 _FROZEN = "frozen"
+_COSTS = {"trained\nparameters": "parameters", "training\nseconds": "seconds"}
+"""Columns for what a training costs, and where a record has it."""
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
@@ -46,7 +48,7 @@ def table_of(
     failures: Sequence[tuple[str, str]] = (),
     shots: Sequence[int] | None = None,
 ) -> Table:
-    """Rows down, targets and shots across, with averages; means over the seeds.
+    """Rows down, targets and shots across, with averages, gains over frozen and costs; means over the seeds.
 
     records: what the runs wrote, in the order in which their rows are to stand.
     rows: names of all rows that were planned; those without a record are listed as not run.
@@ -72,14 +74,27 @@ def table_of(
         for column in columns
     }
     several = len({name for name, _, _ in places}) > 1
+    last = len(groups) - 1
+    gains = [shot for shot in shown if any(places[key].difference for key in places if key[1:] == (shot, last))]
+    costs = [heading for heading in _COSTS if any(_cost(records, name, heading) is not None for name in names)]
     body = [
-        (Cell(name), *(_cell(places.get((name, *column)), best[column] if several else None) for column in columns))
+        (
+            Cell(name),
+            *(_cell(places.get((name, *column)), best[column] if several else None) for column in columns),
+            *(_gain_cell(places.get((name, shot, last))) for shot in gains),
+            *(_cost_cell(_cost(records, name, heading)) for heading in costs),
+        )
         for name in names
         if any((name, *column) in places for column in columns)
     ]
     return Table(
         title=_title(records),
-        columns=("row", *(f"{groups[number][0]}\n{shot}-shot" for shot, number in columns)),
+        columns=(
+            "row",
+            *(f"{groups[number][0]}\n{shot}-shot" for shot, number in columns),
+            *(f"gain\n{shot}-shot" for shot in gains),
+            *costs,
+        ),
         rows=tuple(body),
         caption=_caption(records, names, failures),
     )
@@ -129,6 +144,29 @@ def _cell(place: Place | None, best: float | None) -> Cell:
     return Cell(text, bold=_rounded(place) == best, mark=place.mark)
 
 
+def _gain_cell(place: Place | None) -> Cell:
+    """The difference from frozen; its mark stands with the accuracy."""
+    change = None if place is None else place.difference
+    if change is None:
+        return Cell("")
+    width = "" if change.half_width is None else f" ±{change.half_width:.2f}"
+    return Cell(f"{change.mean:+.2f}{width}".replace("-", "−"))
+
+
+def _cost(records: Sequence[Record], name: str, heading: str) -> float | None:
+    """A cost of the row's trainings, averaged over shots and seeds."""
+    known = [
+        training[_COSTS[heading]]
+        for record in records
+        if record["row"] == name and (training := record.get("training")) and _COSTS[heading] in training
+    ]
+    return sum(known) / len(known) if known else None
+
+
+def _cost_cell(cost: float | None) -> Cell:
+    return Cell("" if cost is None else f"{cost:,.0f}")
+
+
 def _title(records: Sequence[Record]) -> str:
     row = next((row for record in records for row in record["results"]["rows"]), None)
     if row is None:
@@ -146,7 +184,7 @@ def _caption(records: Sequence[Record], names: Sequence[str], failures: Sequence
             f"Mean over {'seed ' if len(seeds) == 1 else 'seeds '}{', '.join(map(str, seeds))}; ± 95 % interval over "
             "episodes, √(Σ interval²) / n for n seeds, without the spread between trainings; best in bold; ▲ ▼ "
             "significantly above or below frozen by the mean of the seeds' paired differences, with the interval "
-            "combined in the same way."
+            "combined in the same way; gain: that difference over all targets."
         )
     parts += _unequal_seeds(records, seeds)
     parts += _mixed(records)
