@@ -11,8 +11,10 @@ from cplsr.adapters.store import save_adapter
 from cplsr.data.open import open_domain
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
 from cplsr.methods.base import Adaptation
+from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.measure import measure_adaptation, predictions, with_adaptation
 from cplsr.methods.pmf import FineTuning
 
@@ -56,37 +58,39 @@ def stored(backbone, tmp_path):
 
 def test_an_adaptation_that_does_nothing_gives_what_the_evaluation_gives(backbone, domain, stored):
     watching = Watching()
-    rows, paired = measure_adaptation(
+    adapted = measure_adaptation(
         backbone, {"T": domain}, watching, method="pmf", adapters=stored, settings=SETTINGS, episodes=100, workers=0
     )
     with pytest.warns(UserWarning, match="cannot be read"):
         plain = evaluate(backbone, {"T": domain}, adapters=stored, settings=SETTINGS, workers=0)
-    assert [(row.method, row.shot) for row in rows] == [(f"{m}+pmf", s) for m in ("frozen", "CP") for s in (1, 2)]
-    for row in rows:
+    assert [(row.method, row.shot) for row in adapted.rows] == [
+        (f"{m}+pmf", s) for m in ("frozen", "CP") for s in (1, 2)
+    ]
+    for row in adapted.rows:
         before = plain.row(row.method.removesuffix("+pmf"), "T", row.shot)
         assert (row.accuracy, row.ci95) == (pytest.approx(before.accuracy), pytest.approx(before.ci95))
         assert (row.episodes, row.way, row.query, row.seed) == (9, 3, 2, 4)
-    assert [row.difference for row in paired if row.method == "frozen+pmf"] == pytest.approx([0, 0], abs=1e-9)
-    for row in paired:
+    assert [row.difference for row in adapted.paired if row.method == "frozen+pmf"] == pytest.approx([0, 0], abs=1e-9)
+    for row in adapted.paired:
         if row.method == "CP+pmf":
             assert row.difference == pytest.approx(plain.paired_row("CP", "T", row.shot).difference)
-    assert {row.against for row in paired} == {"frozen"}
+    assert {row.against for row in adapted.paired} == {"frozen"}
     assert [kind for kind, *_ in watching.seen] == ["full"] * 18 + ["coalescent"] * 18
     assert backbone.adapter is None
 
 
 def test_only_the_first_episodes_are_done_and_only_at_the_matching_shot(backbone, domain, stored):
     watching = Watching()
-    rows, _ = measure_adaptation(
+    adapted = measure_adaptation(
         backbone, {"T": domain}, watching, method="x", adapters=stored, settings=SETTINGS, episodes=4, match_shot=True,
         workers=0,
     )  # fmt: skip
-    assert [(row.method, row.shot, row.train_shot) for row in rows] == [
+    assert [(row.method, row.shot, row.train_shot) for row in adapted.rows] == [
         ("frozen+x", 1, None),
         ("frozen+x", 2, None),
         ("CP+x", 2, 2),
     ]
-    assert {row.episodes for row in rows} == {4}
+    assert {row.episodes for row in adapted.rows} == {4}
     assert len(watching.seen) == 12
     with pytest.raises(InputError, match="give at least 1"):
         measure_adaptation(backbone, {"T": domain}, watching, method="x", settings=SETTINGS, episodes=0)
@@ -125,21 +129,67 @@ def test_fine_tuning_is_the_same_every_time_and_leaves_no_trace(backbone, domain
     assert backbone.weights_fingerprint() == fingerprint
 
 
+class Stopped(Watching):
+    """Is killed in its third episode."""
+
+    def logits(self, backbone, support, query, generator):
+        if len(self.seen) == 2:
+            raise KeyboardInterrupt
+        return super().logits(backbone, support, query, generator)
+
+
+def test_an_interrupted_measurement_goes_on_to_the_same_result(backbone, domain, tmp_path):
+    settings = EpisodeSettings(shots=(2,), way=3, query=2, episodes=5)
+    cache = EmbeddingCache(tmp_path / "cache" / "embeddings")
+    options = {"method": "pmf", "settings": settings, "workers": 0}
+    with pytest.raises(KeyboardInterrupt):
+        measure_adaptation(backbone, {"T": domain}, Stopped(), cache=cache, **options)
+    rest, whole = Watching(), Watching()
+    resumed = measure_adaptation(backbone, {"T": domain}, rest, cache=cache, **options)
+    assert resumed == measure_adaptation(backbone, {"T": domain}, whole, **options)
+    assert (len(rest.seen), len(whole.seen)) == (3, 5)
+    assert set(resumed.seconds) == {"frozen+pmf"}
+
+    other = Watching()  # other settings, another log
+    measure_adaptation(backbone, {"T": domain}, other, cache=cache, **{**options, "method": "x"})
+    assert len(other.seen) == 5
+
+
+def test_a_damaged_log_is_a_warning_and_done_again(tmp_path):
+    log = EpisodeLog.of({"a": 1}, tmp_path)
+    log.add(0.5, 2.0)
+    assert EpisodeLog.of({"a": 1}, tmp_path).accuracies == [0.5]
+    log.file.write_text("[1, 2")
+    with pytest.warns(UserWarning, match="done again"):
+        assert len(EpisodeLog.of({"a": 1}, tmp_path)) == 0
+
+
+def test_a_log_that_cannot_be_kept_is_a_warning_and_goes_on(tmp_path):
+    (tmp_path / "file").write_text("")
+    log = EpisodeLog(tmp_path / "file" / "log.json")
+    with pytest.warns(UserWarning, match="cannot be kept"):
+        log.add(0.5, 2.0)
+    log.add(0.75, 2.0)
+    assert log.accuracies == [0.5, 0.75]
+
+
 def test_the_results_of_an_evaluation_get_the_new_rows_and_say_so(backbone, domain):
     with pytest.warns(UserWarning, match="cannot be read"):
         plain = evaluate(backbone, {"T": domain}, settings=SETTINGS, workers=0)
     watching = Watching()
-    rows, paired = measure_adaptation(
+    adapted = measure_adaptation(
         backbone, {"T": domain}, watching, method="pmf", settings=SETTINGS, episodes=2, workers=0
     )
-    together = with_adaptation(plain, rows, paired, method="pmf", adaptation=watching)
+    together = with_adaptation(plain, adapted, method="pmf", adaptation=watching)
     assert together.methods == ("frozen", "frozen+pmf")
     assert together.rows[:2] == plain.rows
     assert len(together.paired) == 2
-    assert together.settings["adaptation"] == {"method": "pmf", "options": {}, "episodes": 2}
+    told = dict(together.settings["adaptation"])
+    assert told.pop("seconds_per_episode")["frozen+pmf"] >= 0
+    assert told == {"method": "pmf", "options": {}, "episodes": 2}
     assert together.flags[-1].startswith("+pmf adapts on the support set of every episode")
     with pytest.raises(InputError, match=r"'frozen\+pmf' is taken"):
-        with_adaptation(together, rows, paired, method="pmf", adaptation=watching)
+        with_adaptation(together, adapted, method="pmf", adaptation=watching)
 
 
 def test_a_target_with_too_few_images_is_a_sentence_with_its_name(backbone, domain):

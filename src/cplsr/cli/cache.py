@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-OF_TRAINING = {"images": "decoded images", "statistics": "class statistics"}
+OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes"}
 """Folders in the cache beside the embeddings, and what they hold."""
 
 
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _action(action: tyro.conf.Positional[Literal["info", "clear"]]) -> Literal["info", "clear"]:
-    """Show or remove what is kept to save time: embeddings of images, and decoded images and statistics of training.
+    """Show or remove what is kept to save time: embeddings, decoded images, statistics, adapted episodes.
 
     Args:
         action: `info` lists it; `clear` removes all of it. It is made again when needed.
@@ -50,7 +50,7 @@ def info() -> None:
             known[1] = known[1] if known[1] in ("frozen", "?") else known[1][:8]
             table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
         console.print(table)
-    for folder, what in _training_folders().items():
+    for folder, what in _other_folders().items():
         console.print(f"{what} in {folder}: {_size(_bytes_in(folder))}", highlight=False, markup=False)
 
 
@@ -60,16 +60,16 @@ def clear() -> None:
 
     cache = EmbeddingCache()
     print(f"removed {_size(cache.clear())} of embeddings from {cache.folder}")
-    for folder, what in _training_folders().items():
+    for folder, what in _other_folders().items():
         size = _bytes_in(folder)
         shutil.rmtree(folder)
         print(f"removed {_size(size)} of {what} from {folder}")
 
 
-def _training_folders() -> dict[Path, str]:
+def _other_folders() -> dict[Path, str]:
     from cplsr.environment import cache_folder
 
-    return {folder: what for name, what in OF_TRAINING.items() if (folder := cache_folder() / name).is_dir()}
+    return {folder: what for name, what in OTHERS.items() if (folder := cache_folder() / name).is_dir()}
 
 
 def _bytes_in(folder: Path) -> int:

@@ -122,10 +122,10 @@ def run(options: Evaluate) -> Results:
         return results
     from cplsr.methods.measure import measure_adaptation, with_adaptation
 
-    rows, paired = measure_adaptation(
+    adapted = measure_adaptation(
         backbone, targets, adaptation, method=options.method, episodes=options.method_episodes, **shared
     )
-    return with_adaptation(results, rows, paired, method=options.method, adaptation=adaptation)
+    return with_adaptation(results, adapted, method=options.method, adaptation=adaptation)
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:

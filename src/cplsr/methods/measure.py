@@ -1,16 +1,19 @@
 """Methods that adapt on the support set of every target episode, on the episodes of an ordinary evaluation.
 
 Adapting is thousands of times the work of making prototypes, so that only the first episodes are done; what the frozen
-backbone comes to on exactly those is what the differences are taken from.
+backbone comes to on exactly those is what the differences are taken from. With a cache every finished episode is kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +28,12 @@ from cplsr.data.domain import Domain
 from cplsr.episodes.sampling import Episodes
 from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
-from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import Embeddings, embed_domain
 from cplsr.evaluation.evaluate import EpisodeSettings, accuracy_row, difference_row, episode_sampler
 from cplsr.evaluation.results import FROZEN, PairedRow, Results, Row
 from cplsr.methods.base import Adaptation
+from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.registry import FULL
 from cplsr.progress import progress_bar
 from cplsr.reservation.pseudo_episodes import numbered_generator
@@ -67,6 +71,15 @@ class AdaptedModel:
             detach(backbone)
 
 
+@dataclass(frozen=True)
+class Adapted:
+    """Rows and differences of adapted models, and how long each model takes for one episode on average."""
+
+    rows: tuple[Row, ...]
+    paired: tuple[PairedRow, ...]
+    seconds: dict[str, float] = field(compare=False)
+
+
 def measure_adaptation(
     backbone: Backbone,
     targets: Mapping[str, Domain],
@@ -80,11 +93,12 @@ def measure_adaptation(
     cache: EmbeddingCache | None = None,
     batch_size: int = 64,
     workers: int | None = None,
-) -> tuple[list[Row], list[PairedRow]]:
+) -> Adapted:
     """The frozen backbone and every adapter, each adapted on every one of the first `episodes` episodes.
 
     method: what the names of the models get at their end, `frozen+pmf`.
     settings: of the evaluation whose episodes these are; a smaller number of episodes there holds here too.
+    cache: where embeddings and finished episodes are looked up and kept; `None` keeps none.
     The differences are from the frozen backbone, not adapted, on the same episodes. Other arguments as for `evaluate`.
     """
     settings = settings or EpisodeSettings()
@@ -94,6 +108,7 @@ def measure_adaptation(
     models = [AdaptedModel(FROZEN), *(AdaptedModel(name, read_adapter_info(source)) for name, source in adapters)]
     rows: list[Row] = []
     paired: list[PairedRow] = []
+    seconds: dict[str, list[float]] = {}
     for target, domain in targets.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # unreadable images and small classes are told of by the evaluation
@@ -113,31 +128,68 @@ def measure_adaptation(
                     if match_shot and model.train_shot not in (None, shot):
                         continue
                     name = f"{model.name}+{method}"
+                    log = EpisodeLog()
+                    if cache is not None:
+                        about = _about(backbone, domain, embeddings, method, adaptation, settings, shot)
+                        log = EpisodeLog.of(about, cache.folder.with_name("adaptations"))
                     percent = 100 * adapted_accuracies(
-                        backbone, adaptation, each, pictures, seed=settings.seed, title=f"{name}, {target}, {shot}-shot"
-                    )
+                        backbone, adaptation, each, pictures, log, seed=settings.seed,
+                        title=f"{name}, {target}, {shot}-shot",
+                    )  # fmt: skip
+                    seconds.setdefault(name, []).extend(log.seconds[: len(each)])
                     rows.append(accuracy_row(name, target, shot, settings, model.train_shot, percent))
                     paired.append(difference_row(name, FROZEN, target, shot, percent, frozen[shot]))
-    return rows, paired
+    mean_seconds = {name: sum(each) / len(each) for name, each in seconds.items()}
+    return Adapted(tuple(rows), tuple(paired), mean_seconds)
+
+
+def _about(
+    backbone: Backbone,
+    domain: Domain,
+    embeddings: Embeddings,
+    method: str,
+    adaptation: Adaptation,
+    settings: EpisodeSettings,
+    shot: int,
+) -> dict[str, Any]:
+    """All that the accuracy of an adapted episode depends on, besides the episode's number."""
+    key = asdict(EmbeddingKey.of(backbone))
+    del key["source"]
+    return {
+        **key,
+        "domain": domain.fingerprint,
+        "readable": hashlib.sha256(embeddings.indices.tobytes()).hexdigest(),
+        "method": method,
+        "options": adaptation.options,
+        "way": settings.way,
+        "query": settings.query,
+        "seed": settings.seed,
+        "shot": shot,
+    }
 
 
 def with_adaptation(
     results: Results,
-    rows: Sequence[Row],
-    paired: Sequence[PairedRow],
+    adapted: Adapted,
     *,
     method: str,
     adaptation: Adaptation,
 ) -> Results:
     """The results of an evaluation, and those of `measure_adaptation` behind them."""
+    rows = adapted.rows
     if taken := sorted({row.method for row in rows} & set(results.methods)):
         raise InputError(f"the name {taken[0]!r} is taken by another method: give the adapter another, as NAME=PATH")
     counts = sorted({row.episodes for row in rows})
-    told = {"method": method, "options": adaptation.options, "episodes": counts[0] if counts else 0}
+    told = {
+        "method": method,
+        "options": adaptation.options,
+        "episodes": counts[0] if counts else 0,
+        "seconds_per_episode": {name: round(seconds, 3) for name, seconds in adapted.seconds.items()},
+    }
     return replace(
         results,
         rows=(*results.rows, *rows),
-        paired=(*results.paired, *paired),
+        paired=(*results.paired, *adapted.paired),
         settings={**results.settings, "adaptation": told},
         flags=(
             *results.flags,
@@ -147,20 +199,29 @@ def with_adaptation(
 
 
 def adapted_accuracies(
-    backbone: Backbone, adaptation: Adaptation, episodes: Episodes, pictures: _Pictures, *, seed: int, title: str = ""
+    backbone: Backbone,
+    adaptation: Adaptation,
+    episodes: Episodes,
+    pictures: _Pictures,
+    log: EpisodeLog,
+    *,
+    seed: int,
+    title: str = "",
 ) -> Float64[ndarray, "episodes"]:
-    """Share of right answers in each episode, between 0 and 1."""
+    """Share of right answers in each episode, between 0 and 1; those that the log knows are not done again."""
     truth = np.arange(episodes.way)[:, None]
-    accuracies = np.empty(len(episodes))
     with progress_bar(len(episodes), title, unit="episode") as bar:
-        for number in range(len(episodes)):
+        bar.update(min(len(log), len(episodes)))
+        for number in range(len(log), len(episodes)):
+            start = time.perf_counter()
             support = pictures.take(episodes.support[number])
             query = pictures.take(episodes.query[number])
             generator = numbered_generator(seed, number, stream=ADAPTATIONS)
             answers = predictions(backbone, adaptation, support, query.flatten(0, 1), generator)
-            accuracies[number] = (answers.numpy().reshape(query.shape[:2]) == truth).mean()
+            right = float((answers.numpy().reshape(query.shape[:2]) == truth).mean())
+            log.add(right, time.perf_counter() - start)
             bar.update(1)
-    return accuracies
+    return np.array(log.accuracies[: len(episodes)])
 
 
 def predictions(

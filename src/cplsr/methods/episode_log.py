@@ -1,0 +1,62 @@
+"""What came of each episode that was adapted on, kept on disk: a measurement of hours goes on where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cplsr.environment import cache_folder
+from cplsr.files import write_json
+
+ADAPTING = 1
+"""Raised when an adaptation comes to other figures than before, so that older ones are not used again."""
+
+
+@dataclass
+class EpisodeLog:
+    """Accuracies (between 0 and 1) and seconds of the first episodes of one measurement.
+
+    file: where they are kept, whole or not at all; `None` keeps nothing.
+    """
+
+    file: Path | None = None
+    accuracies: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any], folder: Path | None = None) -> EpisodeLog:
+        """What is known of the measurement `about` describes: everything that its figures depend on, as JSON."""
+        text = json.dumps({**about, "adapting": ADAPTING}, sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:32]
+        file = (folder or cache_folder() / "adaptations") / f"{name}.json"
+        try:
+            known = json.loads(file.read_text(encoding="utf-8"))
+            accuracies, seconds = ([float(value) for value in known[name]] for name in ("accuracies", "seconds"))
+        except FileNotFoundError:
+            return cls(file)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(f"{file} cannot be read, so its episodes are done again: {error}", stacklevel=2)
+            return cls(file)
+        count = min(len(accuracies), len(seconds))
+        return cls(file, accuracies[:count], seconds[:count])
+
+    def __len__(self) -> int:
+        """How many episodes are done."""
+        return len(self.accuracies)
+
+    def add(self, accuracy: float, seconds: float) -> None:
+        """The next episode. A disk that is full or not writable is a warning, once: the figures are held anyway."""
+        self.accuracies.append(accuracy)
+        self.seconds.append(seconds)
+        if self.file is None:
+            return
+        try:
+            write_json(self.file, {"accuracies": self.accuracies, "seconds": self.seconds})
+        except OSError as error:
+            warnings.warn(f"adapted episodes cannot be kept in {self.file}: {error}", stacklevel=2)
+            self.file = None
