@@ -81,7 +81,8 @@ def test_from_a_recipe_to_tables_and_nothing_is_done_twice(recipe, tmp_path, cap
     accuracy = next(r["accuracy"] for r in cp["results"]["rows"] if (r["method"], r["target"]) == ("CP", "One"))
     assert f"{accuracy:.2f}" in line.split("|")[2]
     assert r"\toprule" in (out / "table.tex").read_text()
-    heads = "row,One 2-shot,Two 2-shot,average 2-shot,gain 2-shot,trained parameters,training seconds\n"
+    heads = "row,One 2-shot,Two 2-shot,average 2-shot,gain 2-shot,"
+    heads += "trained parameters,training seconds,seconds per target episode\n"
     assert (out / "table.csv").read_text().startswith(heads)
 
     before = {path: path.stat().st_mtime_ns for path in sorted(out.rglob("*")) if "table" not in path.name}
@@ -90,6 +91,38 @@ def test_from_a_recipe_to_tables_and_nothing_is_done_twice(recipe, tmp_path, cap
     assert "2 of 2 runs are finished already" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in sorted(out.rglob("*")) if "table" not in path.name} == before
     assert (out / "table.md").read_text() == markdown
+
+
+def test_a_row_may_adapt_on_the_support_sets_of_its_first_episodes(recipe, tmp_path, capsys):
+    text = '[rows."PMF"]\nmethod = "pmf"\nadapt = 3\nadapt_options = { steps = 1, trial_steps = 1, rates = [0.01] }\n'
+    recipe.write_text(recipe.read_text() + text)
+    out = tmp_path / "out"
+    assert ablate(recipe, out, "--only", "PMF", "CP") == 0
+    shown = capsys.readouterr().out
+    assert "PMF: only the first 3 episodes; compare its gain, not its accuracy." in shown
+    pmf, cp = record(out, "pmf-2shot-seed0"), record(out)
+    assert {(row["method"], row["episodes"]) for row in pmf["results"]["rows"]} == {("frozen", 20), ("PMF", 3)}
+    assert {(row["method"], row["target"]) for row in pmf["results"]["paired"]} == {("PMF", "One"), ("PMF", "Two")}
+    assert pmf["adapt"] == {"episodes": 3, "options": {"rates": [0.01], "steps": 1, "trial_steps": 1}}
+    assert pmf["declared"] == {
+        "trains": "backbone",
+        "sees": "base images and labels; tunes on each support set (3 episodes)",
+    }
+    assert cp["declared"]["trains"] == "coalescent"
+    assert min(pmf["seconds_per_target_episode"], cp["seconds_per_target_episode"]) >= 0
+    (folder,) = out.glob("runs/pmf-*")
+    words = ["evaluate", "--backbone", pmf["setup"]["backbone"], "--heads", "2", "--adapter", f"PMF={folder}"]
+    for name, source in pmf["setup"]["targets"]:
+        words += ["--target", f"{name}={source}"]
+    words += ["--shots", "2", "--way", "2", "--query", "2", "--episodes", "20", "--method", "pmf"]
+    words += ["--method-episodes", "3", "--method-options", "rates=[0.01]", "steps=1", "trial_steps=1"]
+    assert main([*words, "--workers", "0", "--out", str(tmp_path / "results.json")]) == 0
+    evaluated = json.loads((tmp_path / "results.json").read_text())["rows"]
+    again = {row["target"]: row["accuracy"] for row in evaluated if row["method"] == "PMF+pmf"}
+    assert again == {row["target"]: row["accuracy"] for row in pmf["results"]["rows"] if row["method"] == "PMF"}
+    recipe.write_text(recipe.read_text().replace("adapt = 3", "adapt = 4"))
+    assert ablate(recipe, out, "--only", "PMF") == 2
+    assert "with other settings (episodes: 3, now 4" in capsys.readouterr().err
 
 
 def test_the_command_in_a_record_repeats_exactly_this_run(recipe, tmp_path):

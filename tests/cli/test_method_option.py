@@ -222,6 +222,11 @@ def test_rows_of_an_ablation_have_methods():
         ({"method": "pmf", "train": "all"}, "row 'A': train is 'all'"),
         ({"method": "pmf", "adapter": "lora"}, "row 'A': .* whole backbone"),
         ({"method": "pmf", "pe": True}, "row 'A': .* pseudo-embeddings"),
+        ({"method": "fwt", "adapt": 3}, "row 'A': the method 'fwt' only makes prototypes"),
+        ({"method": "pmf", "adapt": -1}, "row 'A': adapt is -1: give the number of target episodes"),
+        ({"method": "pmf", "adapt_options": {"steps": 1}}, "row 'A': adapt is 0: give the number of target episodes"),
+        ({"method": "pmf", "adapt": 3, "adapt_options": {"step": 1}}, "row 'A': .* did you mean 'steps'"),
+        ({"adapter": "frozen", "adapt": 3}, "'frozen' the option 'adapt', which it does not have"),
         ({"adapter": "frozen", "method": "pmf"}, "'frozen' the option 'method', which it does not have"),
     ],
 )

@@ -67,14 +67,41 @@ def test_shots_stand_beside_each_other_or_are_chosen():
 
 def test_what_the_trainings_cost_is_averaged_over_them():
     trained = [
-        {**each, "training": {"parameters": 147_456, "seconds": seconds}}
+        {**each, "training": {"parameters": 147_456, "seconds": seconds}, "seconds_per_target_episode": 0.125}
         for each, seconds in zip(RECORDS[:2], (100.4, 201.0), strict=True)
     ]
     untrained = [{**each, "training": None} for each in RECORDS[2:]]
     table = table_of([*trained, *untrained])
-    assert table.columns[-2:] == ("trained\nparameters", "training\nseconds")
-    assert [cell.text for cell in table.rows[0][-2:]] == ["147,456", "151"]
-    assert [cell.text for cell in table.rows[1][-2:]] == ["", ""]
+    assert table.columns[-3:] == ("trained\nparameters", "training\nseconds", "seconds per\ntarget episode")
+    assert [cell.text for cell in table.rows[0][-3:]] == ["147,456", "151", "0.12"]
+    assert [cell.text for cell in table.rows[1][-3:]] == ["", "", ""]
+
+
+def test_a_row_of_fewer_episodes_is_never_the_best_and_is_told_of():
+    few = record("PMF", 0, {"A": (99.0, 9.0, 2.0, 1.0), "B": (99.0, 9.0, 2.0, 1.0)})
+    for row in few["results"]["rows"]:
+        row["episodes"] = 7 if row["method"] == "PMF" else 100
+    table = table_of([*RECORDS, few])
+    assert not any(cell.bold for cell in table.rows[2])
+    assert table.rows[0][1].bold
+    assert "PMF: only the first 7 episodes; compare its gain, not its accuracy." in table.caption
+    assert "Beware" not in table.caption
+
+
+def test_methods_beside_each_other_declare_what_they_train_and_see():
+    methods = [
+        {
+            **record(name.upper(), 0, {"A": (60.0, 0.3, 0.0, 0.1)}),
+            "method": {"name": name},
+            "declared": {"trains": "backbone", "sees": f"what {name} sees"},
+        }
+        for name in ("pmf", "fwt")
+    ]
+    table = table_of(methods)
+    assert table.columns[:3] == ("row", "trains", "sees")
+    assert table.left == 3
+    assert [cell.text for cell in table.rows[1]][:3] == ["FWT", "backbone", "what fwt sees"]
+    assert "trains" not in table_of(methods[:1]).columns
 
 
 def test_a_target_that_some_row_lacks_leaves_its_cells_empty():

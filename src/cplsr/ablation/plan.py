@@ -14,7 +14,8 @@ from typing import Any, Literal
 from cplsr.adapters.kinds import accepts_option
 from cplsr.errors import InputError
 from cplsr.evaluation.results import FROZEN
-from cplsr.methods.registry import OWN, find_method, make_objective, starting_settings, trained_kind
+from cplsr.methods.base import Adaptation
+from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.training.objective import Objective
 from cplsr.training.settings import TrainingSettings
 
@@ -23,6 +24,7 @@ OWN_RATE = ", own rate"
 """What the name of a row ends with where it is trained at its own learning rate."""
 
 _PER_RUN = frozenset({"shot", "seed"})
+_OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options"})
 _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in typing.get_type_hints(TrainingSettings).items() if name not in _PER_RUN},
     "adapter": str,
@@ -30,6 +32,8 @@ _KINDS: dict[str, Any] = {
     "method": str,
     "method_options": dict,
     "train": str,
+    "adapt": int,
+    "adapt_options": dict,
     "lr_own": float,
 }
 
@@ -41,6 +45,8 @@ class Row:
     adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
     overrides: the settings that the row's method brings, and over them those of the row itself.
     lr_own: the learning rate that suits this row, for comparisons that give every row its own.
+    adapt: on how many episodes of each target the row's method does what it does with a support set, with
+        `adapt_options`; 0: every episode is measured by prototypes.
     """
 
     name: str
@@ -50,6 +56,19 @@ class Row:
     lr_own: float | None = None
     method: str = OWN.name
     method_options: dict[str, Any] = field(default_factory=dict)
+    adapt: int = 0
+    adapt_options: dict[str, Any] = field(default_factory=dict)
+
+    def adaptation(self) -> Adaptation | None:
+        """What is done with the support sets of targets; `None` where prototypes are all."""
+        if self.adapt == 0 and not self.adapt_options:
+            return None
+        if self.adapt < 1:
+            raise InputError(f"adapt is {self.adapt}: give the number of target episodes to adapt on")
+        adaptation = make_adaptation(find_method(self.method), self.adapt_options)
+        if adaptation is None:
+            raise InputError(f"the method {self.method!r} only makes prototypes of a support set: remove adapt")
+        return adaptation
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,8 @@ class Run:
     settings: TrainingSettings
     method: str = OWN.name
     method_options: dict[str, Any] = field(default_factory=dict)
+    adapt: int = 0
+    adaptation: Adaptation | None = None
 
     def objective(self) -> Objective | None:
         """A new objective of the run's method; `None` for CPLSR's own."""
@@ -144,7 +165,10 @@ def plan_runs(
                 for seed in seeds:
                     try:
                         settings = replace(common, **{**row.overrides, **changes, "shot": shot, "seed": seed})
-                        run = Run(name, row.adapter, row.adapter_options, settings, row.method, row.method_options)
+                        run = Run(
+                            name, row.adapter, row.adapter_options, settings, row.method, row.method_options, row.adapt,
+                            row.adaptation(),
+                        )  # fmt: skip
                         if not run.frozen:
                             run.objective()  # what is wrong with it is said before anything is trained
                     except InputError as error:
@@ -188,11 +212,12 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
         raise InputError(f"the row {name!r} has lr_own = {own}: give a number above 0")
     kind, options = _named(values, "adapter", common)
     if kind == FROZEN:
-        for key in (*options, *({"method", "method_options", "train"} & values.keys())):
+        for key in (*options, *(_OF_METHODS & values.keys())):
             raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
         return Row(name, kind, {}, values, own)
     method_name, method_options = _named(values, "method", common)
     trains = values.pop("train", common["train"])
+    adapt, adapt_options = values.pop("adapt", 0), values.pop("adapt_options", {})
     try:
         method = find_method(method_name)
         kind, options = trained_kind(method, trains, kind, options)
@@ -205,7 +230,7 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
             )
     accepts_option(kind, "seed")  # an unknown kind is refused here, before anything is trained
     overrides = {**starting_settings(method, trains), **values}
-    return Row(name, kind, options, overrides, own, method_name, method_options)
+    return Row(name, kind, options, overrides, own, method_name, method_options, adapt, adapt_options)
 
 
 def _values(name: str, table: Any) -> dict[str, Any]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
+from torch import nn
 
 from cplsr.ablation.plan import Run
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.kinds import accepts_option
+from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.evaluation.results import Results
 from cplsr.files import write_json
+from cplsr.methods.measure import measure_adaptation
+from cplsr.methods.registry import FULL, find_method
 from cplsr.training.loop import TrainingResult, train
 
 State = Literal["finished", "begun", "not begun"]
@@ -50,6 +58,7 @@ class Job:
             "settings": {} if run.frozen else run.settings.as_dict(),
             "adapter": {"kind": run.adapter, "options": _adapter_options(run)},
             "method": {} if run.frozen else _method(run),
+            "adapt": {} if run.adaptation is None else {"episodes": run.adapt, "options": run.adaptation.options},
             "setup": self.setup.decides(run),
         }
         return json.loads(json.dumps(content))
@@ -79,7 +88,7 @@ def perform(job: Job, workspace: Workspace) -> None:
         train_run(job.run, workspace, job.folder)
         return
     training = None if job.run.frozen else train_run(job.run, workspace, job.folder)
-    results = measure(job, workspace)
+    results, seconds = measure(job, workspace)
     content = {
         "row": job.run.row,
         "shot": job.run.settings.shot,
@@ -88,6 +97,8 @@ def perform(job: Job, workspace: Workspace) -> None:
         "backbone": workspace.backbone.description(),
         "results": results.to_json(),
         "training": None if training is None else _told(training, count_parameters(job.run, workspace)),
+        "declared": declared(job.run),
+        "seconds_per_target_episode": round(seconds, 3),
         "command": job.command,
         "versions": versions(),
     }
@@ -111,28 +122,70 @@ def train_run(run: Run, workspace: Workspace, folder: Path) -> TrainingResult:
     )
 
 
-def measure(job: Job, workspace: Workspace) -> Results:
-    """The frozen backbone and the run's adapter on the same episodes of every target."""
-    setup = workspace.setup
-    return evaluate(
-        workspace.backbone,
-        workspace.targets,
-        adapters=[] if job.run.frozen else [(job.run.row, job.folder)],
-        settings=setup.evaluation(job.run.settings),
-        match_shot=setup.match_shot,
-        cache=EmbeddingCache(),
-        batch_size=setup.batch_size,
-        workers=setup.workers,
+def measure(job: Job, workspace: Workspace) -> tuple[Results, float]:
+    """The frozen backbone and the run on the same episodes of every target, and the seconds that one of them takes."""
+    setup, run = workspace.setup, job.run
+    shared: dict[str, Any] = {
+        "settings": setup.evaluation(run.settings),
+        "match_shot": setup.match_shot,
+        "cache": EmbeddingCache(),
+        "batch_size": setup.batch_size,
+        "workers": setup.workers,
+    }
+    adapters = [] if run.frozen else [(run.row, job.folder)]
+    if run.adaptation is None:
+        results = evaluate(workspace.backbone, workspace.targets, adapters=adapters, **shared)
+        return results, prototype_seconds(workspace.backbone, run, shared["settings"].query)
+    results = evaluate(workspace.backbone, workspace.targets, **shared)
+    adapted = measure_adaptation(
+        workspace.backbone, workspace.targets, run.adaptation, method=run.method, adapters=adapters, episodes=run.adapt,
+        frozen=False, **shared,
+    )  # fmt: skip
+    (seconds,) = adapted.seconds.values()
+    together = replace(
+        results,
+        rows=(*results.rows, *(replace(row, method=run.row) for row in adapted.rows)),
+        paired=tuple(replace(row, method=run.row) for row in adapted.paired),
     )
+    return together, seconds
+
+
+def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float:
+    """How long one target episode takes by prototypes: its images through the backbone, the fastest of three times."""
+    size = backbone.image_size
+    images = torch.zeros(run.settings.way * (run.settings.shot + query), 3, size, size, dtype=torch.uint8)
+    times = []
+    with nullcontext() if run.frozen else attached(backbone, run.adapter, run.adapter_options):
+        for _ in range(3):
+            start = time.perf_counter()
+            with torch.inference_mode():
+                backbone(images)
+            times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def declared(run: Run) -> dict[str, str]:
+    """What the run trains and what it may look at, in words."""
+    if run.frozen:
+        return {"trains": "nothing", "sees": "nothing"}
+    tunes = "" if run.adaptation is None else f"; tunes on each support set ({run.adapt} episodes)"
+    return {"trains": "backbone" if run.adapter == FULL else run.adapter, "sees": find_method(run.method).sees + tunes}
+
+
+@contextmanager
+def attached(backbone: Backbone, kind: str, options: dict[str, Any]) -> Iterator[nn.Module]:
+    """A new adapter on the backbone for a while."""
+    attach(backbone, kind, **options)
+    try:
+        yield adapter_of(backbone)
+    finally:
+        detach(backbone)
 
 
 def count_parameters(run: Run, workspace: Workspace) -> int:
     """Parameters that the run trains."""
-    attach(workspace.backbone, run.adapter, **run.adapter_options)
-    try:
-        return sum(parameter.numel() for parameter in adapter_of(workspace.backbone).parameters())
-    finally:
-        detach(workspace.backbone)
+    with attached(workspace.backbone, run.adapter, run.adapter_options) as adapter:
+        return sum(parameter.numel() for parameter in adapter.parameters())
 
 
 def read_record(file: Path) -> dict[str, Any]:

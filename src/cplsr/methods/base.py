@@ -46,7 +46,7 @@ class Method:
 
     name: as on the command line. reference: where it was published.
     trains: `backbone` or `adapter`, what it trains unless told otherwise.
-    sees: which images it may look at, in words, for the column of the table.
+    sees: which images it may look at in training, in words, for the column of the table.
     settings: training settings to start from where the user gives none.
     objective: makes the loss of a base episode from options; `None`: nothing is trained.
     adaptation: makes what happens on a target's support set; `None`: prototypes and nothing more.

@@ -89,6 +89,7 @@ def measure_adaptation(
     adapters: Sequence[tuple[str, str | Path]] = (),
     settings: EpisodeSettings | None = None,
     episodes: int = 40,
+    frozen: bool = True,
     match_shot: bool = False,
     cache: EmbeddingCache | None = None,
     batch_size: int = 64,
@@ -98,6 +99,7 @@ def measure_adaptation(
 
     method: what the names of the models get at their end, `frozen+pmf`.
     settings: of the evaluation whose episodes these are; a smaller number of episodes there holds here too.
+    frozen: whether to adapt the frozen backbone too.
     cache: where embeddings and finished episodes are looked up and kept; `None` keeps none.
     The differences are from the frozen backbone, not adapted, on the same episodes. Other arguments as for `evaluate`.
     """
@@ -105,7 +107,10 @@ def measure_adaptation(
     if episodes < 1:
         raise InputError(f"{episodes} episodes were asked for to adapt on: give at least 1")
     settings = replace(settings, episodes=min(episodes, settings.episodes))
-    models = [AdaptedModel(FROZEN), *(AdaptedModel(name, read_adapter_info(source)) for name, source in adapters)]
+    models = [
+        *([AdaptedModel(FROZEN)] if frozen else []),
+        *(AdaptedModel(name, read_adapter_info(source)) for name, source in adapters),
+    ]
     rows: list[Row] = []
     paired: list[PairedRow] = []
     seconds: dict[str, list[float]] = {}
@@ -118,7 +123,7 @@ def measure_adaptation(
                 for shot in settings.shots
             }
         pictures = _Pictures.of(domain, embeddings, list(drawn.values()), backbone.image_size, workers)
-        frozen = {
+        untouched = {
             shot: 100 * episode_accuracies(embeddings.vectors, each, prototype=settings.prototype)
             for shot, each in drawn.items()
         }
@@ -138,7 +143,7 @@ def measure_adaptation(
                     )  # fmt: skip
                     seconds.setdefault(name, []).extend(log.seconds[: len(each)])
                     rows.append(accuracy_row(name, target, shot, settings, model.train_shot, percent))
-                    paired.append(difference_row(name, FROZEN, target, shot, percent, frozen[shot]))
+                    paired.append(difference_row(name, FROZEN, target, shot, percent, untouched[shot]))
     mean_seconds = {name: sum(each) / len(each) for name, each in seconds.items()}
     return Adapted(tuple(rows), tuple(paired), mean_seconds)
 

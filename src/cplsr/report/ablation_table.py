@@ -11,8 +11,13 @@ from cplsr.report.tables import Cell, Mark, Table
 Record = Mapping[str, Any]
 AVERAGE = "average"
 _FROZEN = "frozen"
-_COSTS = {"trained\nparameters": "parameters", "training\nseconds": "seconds"}
-"""Columns for what a training costs, and where a record has it."""
+_COSTS = {
+    "trained\nparameters": (("training", "parameters"), ",.0f"),
+    "training\nseconds": (("training", "seconds"), ",.0f"),
+    "seconds per\ntarget episode": (("seconds_per_target_episode",), ".2f"),
+}
+"""Columns for what a row costs: where a record has the figure, and how it is written."""
+_DECLARED = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
@@ -27,10 +32,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Place:
-    """One row in one column: accuracy, and its difference from the frozen backbone on the same episodes."""
+    """One row in one column: accuracy, its difference from the frozen backbone on the same episodes, how many."""
 
     accuracy: Estimate
     difference: Estimate | None
+    episodes: int
 
     @property
     def mark(self) -> Mark:
@@ -70,19 +76,21 @@ def table_of(
         if (place := _place(records, name, shot, groups[number][1])) is not None
     }
     best = {
-        column: max((_rounded(place) for (_, *where), place in places.items() if tuple(where) == column), default=None)
-        for column in columns
+        column: _best([place for (_, *where), place in places.items() if tuple(where) == column]) for column in columns
     }
     several = len({name for name, _, _ in places}) > 1
     last = len(groups) - 1
     gains = [shot for shot in shown if any(places[key].difference for key in places if key[1:] == (shot, last))]
     costs = [heading for heading in _COSTS if any(_cost(records, name, heading) is not None for name in names)]
+    methods = {method["name"] for record in records if (method := record.get("method"))}
+    words = _DECLARED if len(methods) > 1 else ()
     body = [
         (
             Cell(name),
+            *(Cell(_declared(records, name, word)) for word in words),
             *(_cell(places.get((name, *column)), best[column] if several else None) for column in columns),
             *(_gain_cell(places.get((name, shot, last))) for shot in gains),
-            *(_cost_cell(_cost(records, name, heading)) for heading in costs),
+            *(_cost_cell(_cost(records, name, heading), heading) for heading in costs),
         )
         for name in names
         if any((name, *column) in places for column in columns)
@@ -91,12 +99,14 @@ def table_of(
         title=_title(records),
         columns=(
             "row",
+            *words,
             *(f"{groups[number][0]}\n{shot}-shot" for shot, number in columns),
             *(f"gain\n{shot}-shot" for shot in gains),
             *costs,
         ),
         rows=tuple(body),
         caption=_caption(records, names, failures),
+        left=1 + len(words),
     )
 
 
@@ -113,6 +123,7 @@ def _place(records: Sequence[Record], name: str, shot: int, targets: Sequence[st
     mine = [record for record in records if (record["row"], record["shot"]) == (name, shot)]
     accuracies: list[Estimate] = []
     differences: list[Estimate] = []
+    episodes: list[int] = []
     for record in mine:
         method = _FROZEN if record["adapter"]["kind"] == _FROZEN else name
         for target in targets:
@@ -121,15 +132,22 @@ def _place(records: Sequence[Record], name: str, shot: int, targets: Sequence[st
             if row is None:
                 return None
             accuracies.append(Estimate(row["accuracy"], row["ci95"]))
+            episodes.append(row["episodes"])
             if (paired := _matching(record["results"]["paired"], wanted)) is not None:
                 differences.append(Estimate(paired["difference"], paired["ci95"]))
     if not accuracies:
         return None
-    return Place(combined(accuracies), combined(differences) if differences else None)
+    return Place(combined(accuracies), combined(differences) if differences else None, min(episodes))
 
 
 def _matching(entries: Sequence[Record], wanted: Record) -> Record | None:
     return next((entry for entry in entries if wanted.items() <= entry.items()), None)
+
+
+def _best(places: Sequence[Place]) -> float | None:
+    """The highest accuracy among the rows with most episodes: one of fewer may be high by chance."""
+    most = max((place.episodes for place in places), default=0)
+    return max((_rounded(place) for place in places if place.episodes == most), default=None)
 
 
 def _rounded(place: Place) -> float:
@@ -155,16 +173,24 @@ def _gain_cell(place: Place | None) -> Cell:
 
 def _cost(records: Sequence[Record], name: str, heading: str) -> float | None:
     """A cost of the row's trainings, averaged over shots and seeds."""
-    known = [
-        training[_COSTS[heading]]
-        for record in records
-        if record["row"] == name and (training := record.get("training")) and _COSTS[heading] in training
-    ]
+    known = []
+    for record in records:
+        value: Any = record if record["row"] == name else None
+        for key in _COSTS[heading][0]:
+            value = value.get(key) if value else None
+        if value is not None:
+            known.append(value)
     return sum(known) / len(known) if known else None
 
 
-def _cost_cell(cost: float | None) -> Cell:
-    return Cell("" if cost is None else f"{cost:,.0f}")
+def _cost_cell(cost: float | None, heading: str) -> Cell:
+    return Cell("" if cost is None else format(cost, _COSTS[heading][1]))
+
+
+def _declared(records: Sequence[Record], name: str, word: str) -> str:
+    """What the row trains or sees, where its records say so."""
+    told = (record["declared"][word] for record in records if record["row"] == name and "declared" in record)
+    return next(told, "")
 
 
 def _title(records: Sequence[Record]) -> str:
@@ -207,13 +233,27 @@ def _unequal_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[str]
     ]
 
 
+def _fewer_episodes(records: Sequence[Record]) -> list[str]:
+    """Rows measured on the first episodes only: their accuracies are of other episodes, their gains are paired."""
+    notes = []
+    for name in dict.fromkeys(record["row"] for record in records):
+        mine = [row for record in records if record["row"] == name for row in record["results"]["rows"]]
+        counts = {row["episodes"] for row in mine if row["method"] == name}
+        if counts and min(counts) < max(row["episodes"] for row in mine):
+            notes.append(f"{name}: only the first {min(counts)} episodes; compare its gain, not its accuracy.")
+    return notes
+
+
 def _mixed(records: Sequence[Record]) -> list[str]:
     """What must be the same for figures to be compared, and is not."""
     notes = []
+    notes += _fewer_episodes(records)
     shared = {
         "backbones": {record["backbone"].get("fingerprint") for record in records},
         "image sizes": {record["backbone"].get("image_size") for record in records},
-        "evaluation episodes": {row["episodes"] for record in records for row in record["results"]["rows"]},
+        "evaluation episodes": {
+            row["episodes"] for record in records for row in record["results"]["rows"] if row["method"] == _FROZEN
+        },
         "ways": {row["way"] for record in records for row in record["results"]["rows"]},
         "queries": {row["query"] for record in records for row in record["results"]["rows"]},
         "numbers of training episodes": {
