@@ -1,5 +1,7 @@
 """Accuracies as tables."""
 
+from dataclasses import replace
+
 from oracles import report_inputs
 
 from cplsr.report.accuracy_tables import accuracy_table, paired_table
@@ -30,3 +32,19 @@ def test_paired_differences_have_a_sign():
         ("a", "+1.50 ±0.30", True, "better"),
         ("b", "-1.50 ±0.30", True, "worse"),
     ]
+
+
+def test_a_method_of_fewer_episodes_is_never_the_best_and_is_told_of():
+    whole = report_inputs.results(("a", "b"))
+    last = whole.methods[-1]
+    few = replace(
+        whole,
+        rows=tuple(replace(r, episodes=7, accuracy=99.0) if r.method == last else r for r in whole.rows),
+    )
+    table = accuracy_table(few, 5)
+    by_method = {row[0].text: row for row in table.rows}
+    assert not any(cell.bold for cell in by_method[last])
+    for column in (1, 2, 3):
+        assert sum(row[column].bold for row in table.rows) == 1
+    assert f"{last}: 7 episodes only." in table.caption
+    assert "only" not in accuracy_table(whole, 5).caption

@@ -8,8 +8,14 @@ from cplsr.report.tables import Cell, Mark, Table
 
 
 def accuracy_table(results: Results, shot: int) -> Table:
-    """All methods at one shot: the best of each target in bold, significant changes against frozen marked."""
+    """All methods at one shot: the best of each target in bold, significant changes against frozen marked.
+
+    A method measured on fewer episodes than others is never the best: it may be high by chance.
+    """
     averages = {row.method: row.accuracy for row in results.averages() if row.shot == shot}
+    counts = _episodes(results, shot)
+    most = max(counts.values())
+    full = [mean for method, mean in averages.items() if counts[method] == most]
     several = len(results.methods) > 1
     columns = ["method", *results.targets, *(["average"] if averages else [])]
     rows = []
@@ -17,17 +23,27 @@ def accuracy_table(results: Results, shot: int) -> Table:
         cells = [Cell(method), *(_accuracy(results, method, target, shot) for target in results.targets)]
         if averages:
             mean = averages.get(method)
-            best = several and mean is not None and mean == max(averages.values())
+            best = several and mean is not None and counts[method] == most and mean == max(full)
             cells.append(Cell(number(mean), bold=best))
         rows.append(tuple(cells))
     first = next(row for row in results.rows if row.shot == shot)
     marks = "; ▲ ▼ significantly above or below frozen on the same episodes" if results.paired else ""
+    fewer = "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
     return Table(
         title=f"{shot}-shot, {first.way}-way accuracy in %",
         columns=tuple(columns),
         rows=tuple(rows),
-        caption=f"{first.episodes:,} episodes, {first.query} queries per class; ± 95 % interval{marks}.",
+        caption=f"{most:,} episodes, {first.query} queries per class; ± 95 % interval{marks}.{fewer}",
     )
+
+
+def _episodes(results: Results, shot: int) -> dict[str, int]:
+    """On how many episodes each method was measured, at least."""
+    counts: dict[str, int] = {}
+    for row in results.rows:
+        if row.shot == shot:
+            counts[row.method] = min(row.episodes, counts.get(row.method, row.episodes))
+    return counts
 
 
 def paired_table(results: Results) -> Table:
@@ -56,8 +72,10 @@ def _accuracy(results: Results, method: str, target: str, shot: int) -> Cell:
     row = results.row(method, target, shot)
     if row is None:
         return Cell("–")
-    best = max(other.accuracy for other in results.rows if (other.target, other.shot) == (target, shot))
-    bold = len(results.methods) > 1 and row.accuracy == best
+    rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
+    most = max(other.episodes for other in rivals)
+    best = max(other.accuracy for other in rivals if other.episodes == most)
+    bold = len(results.methods) > 1 and row.episodes == most and row.accuracy == best
     return Cell(_with_interval(row.accuracy, row.ci95), bold=bold, mark=_mark(results.paired_row(method, target, shot)))
 
 
