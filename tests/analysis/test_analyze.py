@@ -8,6 +8,7 @@ from cplsr import attach, detach, load_adapter, save_adapter
 from cplsr.analysis import analyze as module
 from cplsr.analysis.analyze import analyze, file_stems, one_class_after_another
 from cplsr.analysis.bound import NOT_ESTIMATED, bound_terms, proxy_distance, unit_moments
+from cplsr.analysis.drift import drift
 from cplsr.analysis.spread import within_between
 from cplsr.analysis.umap_view import Panel
 from cplsr.errors import InputError
@@ -44,6 +45,8 @@ def test_every_measure_is_that_of_its_function_at_its_stage(backbone, stored, co
         assert measures.proxy_distance == proxy_distance(embeddings["base"].vectors, embeddings["leaf"].vectors)
         assert np.shape(measures.attention_entropy) == np.shape(measures.attention_entropy_rows) == (2, 2)
         assert getattr(found.domains["base"], stage).proxy_distance is None
+    assert found.domains["leaf"].drift == drift(frozen["leaf"].vectors, adapted["leaf"].vectors)
+    assert found.domains["leaf"].drift.cosine < 1
     assert found.domains["leaf"].images == 20
     assert found.domains["leaf"].before != found.domains["leaf"].after
     parameters = 2 * 2 * 32 * 32

@@ -163,7 +163,15 @@ def analysis(domains: tuple[str, ...] = ("landcover", "leaf"), classes: tuple[st
         "adapter": {"name": "CPLSR", "kind": "coalescent", "fingerprint": "ab12", "parameters": 73728},
         "versions": VERSIONS,
         "settings": {"way": 5, "seed": 0},
-        "domains": {name: {"images": 700, "before": side(0.0), "after": side(0.4)} for name in domains},
+        "domains": {
+            name: {
+                "images": 700,
+                "before": side(0.0),
+                "after": side(0.4),
+                "drift": {"cosine": 0.987, "shift": 0.065},
+            }
+            for name in domains
+        },
         "heads": [
             {"layer": layer, "head": head, "distance": 0.3 + 0.1 * layer + 0.15 * head, "singular_min": 0.8,
              "singular_max": 1.3, "condition": 1.6, "asymmetry": 0.05, "entropy_change": 0.1 * head - 0.15}

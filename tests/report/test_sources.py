@@ -63,6 +63,7 @@ def test_the_contents_arrive(everything):
     assert [episode for episode, _, _ in training.validations] == [0, 20, 40, 60]
     assert len(training.distances) == 6
     assert analysis.domains[0].after.within_between == pytest.approx(2.1)
+    assert (analysis.domains[0].cosine, analysis.domains[0].shift) == (0.987, 0.065)
     assert [panel.stage for panel in analysis.panels] == ["before", "after"] * 2
     assert analysis.attention[0].png.startswith(b"\x89PNG")
     assert [str(row[0].text) for row in material.ablations[0].table.rows] == ["frozen", "CP + PE + SST", "AttnScale"]
@@ -79,9 +80,12 @@ def test_what_is_infinite_is_null_in_the_file(tmp_path):
     content = report_inputs.analysis()
     content["domains"]["leaf"]["before"]["within_between"] = None
     content["heads"][0]["condition"] = None
+    content["domains"]["leaf"]["drift"]["shift"] = None
+    del content["domains"]["landcover"]["drift"]  # written before there was one
     analysis = gather([report_inputs.write_analysis(tmp_path / "a", content)]).analyses[0]
     assert analysis.domains[1].before.within_between == float("inf")
     assert analysis.heads[0].condition == float("inf")
+    assert [domain.shift for domain in analysis.domains] == [None, float("inf")]
 
 
 def refuses(path, match):

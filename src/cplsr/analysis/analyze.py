@@ -21,6 +21,7 @@ from cplsr.analysis.attention import AttentionEntropy, attention_entropy, cls_at
 from cplsr.analysis.attention_view import attention_picture
 from cplsr.analysis.bound import NOT_ESTIMATED, PROXY_FOLDS, PROXY_IMAGES, bound_terms, proxy_distance, unit_moments
 from cplsr.analysis.cost import cost_rows
+from cplsr.analysis.drift import drift
 from cplsr.analysis.findings import ATTENTION, Analysis, AttentionPicture, DomainAnalysis, Measures
 from cplsr.analysis.spectra import HeadChange, head_changes
 from cplsr.analysis.spread import within_between
@@ -250,8 +251,11 @@ def _measure_domain(
             attention_entropy_rows=own.entropy.rows.tolist(),
         )
 
-    images = len(seen["before"][name].embeddings)
-    return DomainAnalysis(images, measures("before"), measures("after") if "after" in seen else None)
+    vectors = {stage: by_name[name].embeddings.vectors for stage, by_name in seen.items()}
+    images = len(vectors["before"])
+    if "after" not in vectors:
+        return DomainAnalysis(images, measures("before"), None)
+    return DomainAnalysis(images, measures("before"), measures("after"), drift(vectors["before"], vectors["after"]))
 
 
 def _panels(seen: dict[Stage, dict[str, _Seen]]) -> tuple[Panel, ...]:

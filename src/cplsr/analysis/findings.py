@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cplsr.analysis.bound import BoundTerms
 from cplsr.analysis.cost import CostRow, draw_cost
+from cplsr.analysis.drift import Drift
 from cplsr.analysis.spectra import HeadChange
 from cplsr.analysis.umap_view import Panel, draw_panels, panels_to_json
 from cplsr.environment import installed_version
@@ -41,11 +42,12 @@ class Measures:
 
 @dataclass(frozen=True)
 class DomainAnalysis:
-    """One domain with the frozen backbone, and with the adapter if there is one."""
+    """One domain with the frozen backbone, and with the adapter if there is one, and how far that moved it."""
 
     images: int
     before: Measures
     after: Measures | None
+    drift: Drift | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,16 +135,20 @@ def domain_table(analysis: Analysis) -> Table:
             Cell(_before_after(domain, lambda m: m.within_between)),
             Cell(_before_after(domain, lambda m: m.proxy_distance)),
             Cell(_before_after(domain, entropy)),
+            *(() if domain.drift is None else (Cell(f"{domain.drift.cosine:.4g}"), Cell(f"{domain.drift.shift:.4g}"))),
         )
         for name, domain in analysis.domains.items()
     ]
-    columns = ("domain", "images", "spread within classes\n/ between them", "distance\nfrom base", "attention\nentropy")
+    columns = ["domain", "images", "spread within classes\n/ between them", "distance\nfrom base", "attention\nentropy"]
+    if analysis.adapter is not None:
+        columns += ["cosine\nwith before", "common\nshift"]
     return Table(
         "What the embeddings look like" + _stages(analysis),
-        columns,
+        tuple(columns),
         tuple(rows),
         caption="Spread: smaller is better separated. Distance: 0 not to be told apart, 2 always. "
-        "Entropy of the class token's attention in nats, mean of layers and heads: smaller looks at fewer places.",
+        "Entropy of the class token's attention in nats, mean of layers and heads: smaller looks at fewer places."
+        + ("" if analysis.adapter is None else " Shift: of the mean embedding, in units of the spread before."),
     )
 
 

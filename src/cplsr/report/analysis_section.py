@@ -18,7 +18,9 @@ SPACE_WORDS = (
     "On embeddings of unit length. Within/between is the spread inside the classes over the spread of their means: "
     "lower is easier. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17); the base term is made of them "
     "(Eq. 14). It may exceed the largest possible error and then says nothing by itself, but it can be compared. "
-    "The proxy distance tells how easily base and target images are told apart: 0 not at all, 2 always."
+    "The proxy distance tells how easily base and target images are told apart: 0 not at all, 2 always. "
+    "Cosine and shift tell how far the adapter moved the embeddings: the mean cosine of an image before and after, and "
+    "the way of the mean embedding in units of the spread before."
 )
 UMAP_WORDS = "Each point is an image, each color and shape a class. Only who is near whom has a meaning, not the axes."
 HEADS_WORDS = (
@@ -59,20 +61,24 @@ def _space(analysis: Analysis) -> str:
 
 
 def spread_table(domains: tuple[AnalyzedDomain, ...]) -> Table:
-    """Spread and distance from the base domain, before and after."""
+    """Spread and distance from the base domain, before and after, and how far the embeddings moved."""
+    moved = any(domain.cosine is not None for domain in domains)
     rows = tuple(
         (
             Cell(domain.name),
             Cell(f"{domain.images:,}"),
             *_lower_bold(domain.before.within_between, domain.after.within_between if domain.after else None),
             *_lower_bold(domain.before.proxy_distance, domain.after.proxy_distance if domain.after else None),
+            *((Cell(number(domain.cosine, 3)), Cell(number(domain.shift, 3))) if moved else ()),
         )
         for domain in domains
     )
-    columns = ("domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after")
+    columns = ["domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after"]
+    if moved:
+        columns += ["cosine\nbefore, after", "common\nshift"]
     return Table(
         title="Spread of the classes, distance from the base",
-        columns=columns,
+        columns=tuple(columns),
         rows=rows,
         caption="Bold: the lower of two.",
     )

@@ -50,12 +50,17 @@ class Side:
 
 @dataclass(frozen=True)
 class AnalyzedDomain:
-    """One domain of an analysis; without an adapter there is no after."""
+    """One domain of an analysis; without an adapter there is no after.
+
+    cosine: of embeddings before and after. shift: of their mean, in units of the spread. `None` in older analyses.
+    """
 
     name: str
     images: int
     before: Side
     after: Side | None
+    cosine: float | None = None
+    shift: float | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,11 @@ def analysis_of(name: str, content: Mapping[str, Any], read: Callable[[str], byt
 
 
 def _domain(name: str, entry: Mapping[str, Any]) -> AnalyzedDomain:
-    return AnalyzedDomain(name, int(entry["images"]), _side(entry["before"]), _maybe(_side, entry["after"]))
+    before, after, drift = _side(entry["before"]), _maybe(_side, entry["after"]), entry.get("drift")
+    if drift is None:
+        return AnalyzedDomain(name, int(entry["images"]), before, after)
+    cosine, shift = float(drift["cosine"]), _or_infinite(drift["shift"])
+    return AnalyzedDomain(name, int(entry["images"]), before, after, cosine, shift)
 
 
 def _side(entry: Mapping[str, Any]) -> Side:
