@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+REPORTED := $(addprefix results/,ablation_112 field_112 sweep sweep_224 final_112/results.json final_224b/results.json turned_224/results.json)
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -48,6 +49,7 @@ soak: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[docs]'
 	$(BIN)/mkdocs build --strict
+	$(BIN)/cplsr report $(REPORTED) --out site/report.html
 
 clean:
 	rm -rf $(VENV) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -59,17 +59,6 @@ class Row:
     adapt: int = 0
     adapt_options: dict[str, Any] = field(default_factory=dict)
 
-    def adaptation(self) -> Adaptation | None:
-        """What is done with the support sets of targets; `None` where prototypes are all."""
-        if self.adapt == 0 and not self.adapt_options:
-            return None
-        if self.adapt < 1:
-            raise InputError(f"adapt is {self.adapt}: give the number of target episodes to adapt on")
-        adaptation = make_adaptation(find_method(self.method), self.adapt_options)
-        if adaptation is None:
-            raise InputError(f"the method {self.method!r} only makes prototypes of a support set: remove adapt")
-        return adaptation
-
 
 @dataclass(frozen=True)
 class Run:
@@ -82,11 +71,22 @@ class Run:
     method: str = OWN.name
     method_options: dict[str, Any] = field(default_factory=dict)
     adapt: int = 0
-    adaptation: Adaptation | None = None
+    adapt_options: dict[str, Any] = field(default_factory=dict)
 
     def objective(self) -> Objective | None:
         """A new objective of the run's method; `None` for CPLSR's own."""
         return make_objective(find_method(self.method), self.method_options, self.settings)
+
+    def adaptation(self) -> Adaptation | None:
+        """What is done with the support sets of targets; `None` where prototypes are all."""
+        if self.adapt == 0 and not self.adapt_options:
+            return None
+        if self.adapt < 1:
+            raise InputError(f"adapt is {self.adapt}: give the number of target episodes to adapt on")
+        adaptation = make_adaptation(find_method(self.method), self.adapt_options)
+        if adaptation is None:
+            raise InputError(f"the method {self.method!r} only makes prototypes of a support set: remove adapt")
+        return adaptation
 
     @property
     def frozen(self) -> bool:
@@ -167,10 +167,11 @@ def plan_runs(
                         settings = replace(common, **{**row.overrides, **changes, "shot": shot, "seed": seed})
                         run = Run(
                             name, row.adapter, row.adapter_options, settings, row.method, row.method_options, row.adapt,
-                            row.adaptation(),
+                            row.adapt_options,
                         )  # fmt: skip
-                        if not run.frozen:
-                            run.objective()  # what is wrong with it is said before anything is trained
+                        if not run.frozen:  # what is wrong with it is said before anything is trained
+                            run.objective()
+                            run.adaptation()
                     except InputError as error:
                         raise InputError(f"row {row.name!r}: {error}") from error
                     runs.append(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from cplsr.ablation.plan import Run
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.kinds import accepts_option
+from cplsr.analysis.cost import forward_seconds
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions
 from cplsr.errors import InputError
@@ -58,7 +58,7 @@ class Job:
             "settings": {} if run.frozen else run.settings.as_dict(),
             "adapter": {"kind": run.adapter, "options": _adapter_options(run)},
             "method": {} if run.frozen else _method(run),
-            "adapt": {} if run.adaptation is None else {"episodes": run.adapt, "options": run.adaptation.options},
+            "adapt": _adapt(run),
             "setup": self.setup.decides(run),
         }
         return json.loads(json.dumps(content))
@@ -98,7 +98,7 @@ def perform(job: Job, workspace: Workspace) -> None:
         "results": results.to_json(),
         "training": None if training is None else _told(training, count_parameters(job.run, workspace)),
         "declared": declared(job.run),
-        "seconds_per_target_episode": round(seconds, 3),
+        "seconds_per_target_episode": None if seconds is None else round(seconds, 3),
         "command": job.command,
         "versions": versions(),
     }
@@ -122,7 +122,7 @@ def train_run(run: Run, workspace: Workspace, folder: Path) -> TrainingResult:
     )
 
 
-def measure(job: Job, workspace: Workspace) -> tuple[Results, float]:
+def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
     """The frozen backbone and the run on the same episodes of every target, and the seconds that one of them takes."""
     setup, run = workspace.setup, job.run
     shared: dict[str, Any] = {
@@ -133,12 +133,13 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float]:
         "workers": setup.workers,
     }
     adapters = [] if run.frozen else [(run.row, job.folder)]
-    if run.adaptation is None:
+    adaptation = run.adaptation()
+    if adaptation is None:
         results = evaluate(workspace.backbone, workspace.targets, adapters=adapters, **shared)
         return results, prototype_seconds(workspace.backbone, run, shared["settings"].query)
     results = evaluate(workspace.backbone, workspace.targets, **shared)
     adapted = measure_adaptation(
-        workspace.backbone, workspace.targets, run.adaptation, method=run.method, adapters=adapters, episodes=run.adapt,
+        workspace.backbone, workspace.targets, adaptation, method=run.method, adapters=adapters, episodes=run.adapt,
         frozen=False, **shared,
     )  # fmt: skip
     (seconds,) = adapted.seconds.values()
@@ -150,25 +151,23 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float]:
     return together, seconds
 
 
-def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float:
-    """How long one target episode takes by prototypes: its images through the backbone, the fastest of three times."""
+def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
+    """How long one target episode takes by prototypes: its images through the backbone, the fastest of three times.
+
+    `None` where they do not fit into memory at once.
+    """
     size = backbone.image_size
     images = torch.zeros(run.settings.way * (run.settings.shot + query), 3, size, size, dtype=torch.uint8)
-    times = []
     with nullcontext() if run.frozen else attached(backbone, run.adapter, run.adapter_options):
-        for _ in range(3):
-            start = time.perf_counter()
-            with torch.inference_mode():
-                backbone(images)
-            times.append(time.perf_counter() - start)
-    return min(times)
+        times = [forward_seconds(backbone, images) for _ in range(3)]
+    return min((seconds for seconds in times if seconds is not None), default=None)
 
 
 def declared(run: Run) -> dict[str, str]:
     """What the run trains and what it may look at, in words."""
     if run.frozen:
         return {"trains": "nothing", "sees": "nothing"}
-    tunes = "" if run.adaptation is None else f"; tunes on each support set ({run.adapt} episodes)"
+    tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
     return {"trains": "backbone" if run.adapter == FULL else run.adapter, "sees": find_method(run.method).sees + tunes}
 
 
@@ -218,6 +217,12 @@ def _method(run: Run) -> dict[str, Any]:
     """As `train` writes it down: with the options that were left at their defaults."""
     objective = run.objective()
     return {"name": run.method, "options": {} if objective is None else objective.options}
+
+
+def _adapt(run: Run) -> dict[str, Any]:
+    """What is done with the support sets of targets, with the options that were left at their defaults."""
+    adaptation = run.adaptation()
+    return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

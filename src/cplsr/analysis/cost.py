@@ -207,7 +207,7 @@ def _measure(
             for _ in range(repetitions + 1):
                 for name, adapter in adapters.items():
                     own.adapter = adapter
-                    times[name].append(_seconds(own, batch))
+                    times[name].append(forward_seconds(own, batch))
                     bar.update()
             for name, (_, *warm) in times.items():
                 known = [second for second in warm if second is not None]
@@ -215,7 +215,8 @@ def _measure(
     return clock
 
 
-def _seconds(backbone: Backbone, batch: torch.Tensor) -> float | None:
+def forward_seconds(backbone: Backbone, batch: torch.Tensor) -> float | None:
+    """How long a batch takes through the backbone; `None` where the memory does not suffice."""
     try:
         with torch.inference_mode():
             start = time.perf_counter()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cplsr.environment import cache_folder
 from cplsr.files import write_json
 
 ADAPTING = 1
@@ -29,11 +28,10 @@ class EpisodeLog:
     seconds: list[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, about: Mapping[str, Any], folder: Path | None = None) -> EpisodeLog:
-        """What is known of the measurement `about` describes: everything that its figures depend on, as JSON."""
+    def of(cls, about: Mapping[str, Any], folder: Path) -> EpisodeLog:
+        """What the folder knows of the measurement that `about` describes: all that its figures depend on, as JSON."""
         text = json.dumps({**about, "adapting": ADAPTING}, sort_keys=True)
-        name = hashlib.sha256(text.encode()).hexdigest()[:32]
-        file = (folder or cache_folder() / "adaptations") / f"{name}.json"
+        file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
             accuracies, seconds = ([float(value) for value in known[name]] for name in ("accuracies", "seconds"))

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +158,8 @@ def _about(
     shot: int,
 ) -> dict[str, Any]:
     """All that the accuracy of an adapted episode depends on, besides the episode's number."""
-    key = asdict(EmbeddingKey.of(backbone))
-    del key["source"]
     return {
-        **key,
+        "model": EmbeddingKey.of(backbone).folder_name,
         "domain": domain.fingerprint,
         "readable": hashlib.sha256(embeddings.indices.tobytes()).hexdigest(),
         "method": method,

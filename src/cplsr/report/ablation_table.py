@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cplsr.report.tables import Cell, Mark, Table
+from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
 Record = Mapping[str, Any]
 AVERAGE = "average"
 _FROZEN = "frozen"
-_COSTS = {
-    "trained\nparameters": (("training", "parameters"), ",.0f"),
-    "training\nseconds": (("training", "seconds"), ",.0f"),
-    "seconds per\ntarget episode": (("seconds_per_target_episode",), ".2f"),
+_COSTS: dict[str, tuple[Callable[[Record], float | None], str]] = {
+    "trained\nparameters": (lambda record: (record.get("training") or {}).get("parameters"), ",.0f"),
+    "training\nseconds": (lambda record: (record.get("training") or {}).get("seconds"), ",.0f"),
+    "seconds per\ntarget episode": (lambda record: record.get("seconds_per_target_episode"), ".2f"),
 }
-"""Columns for what a row costs: where a record has the figure, and how it is written."""
+"""Columns for what a row costs: the figure of a record, if it has one, and how it is written."""
 _DECLARED = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
@@ -76,7 +76,8 @@ def table_of(
         if (place := _place(records, name, shot, groups[number][1])) is not None
     }
     best = {
-        column: _best([place for (_, *where), place in places.items() if tuple(where) == column]) for column in columns
+        column: best_of_most((_rounded(place), place.episodes) for key, place in places.items() if key[1:] == column)
+        for column in columns
     }
     several = len({name for name, _, _ in places}) > 1
     last = len(groups) - 1
@@ -144,12 +145,6 @@ def _matching(entries: Sequence[Record], wanted: Record) -> Record | None:
     return next((entry for entry in entries if wanted.items() <= entry.items()), None)
 
 
-def _best(places: Sequence[Place]) -> float | None:
-    """The highest accuracy among the rows with most episodes: one of fewer may be high by chance."""
-    most = max((place.episodes for place in places), default=0)
-    return max((_rounded(place) for place in places if place.episodes == most), default=None)
-
-
 def _rounded(place: Place) -> float:
     return round(place.accuracy.mean, _PLACES)
 
@@ -173,13 +168,8 @@ def _gain_cell(place: Place | None) -> Cell:
 
 def _cost(records: Sequence[Record], name: str, heading: str) -> float | None:
     """A cost of the row's trainings, averaged over shots and seeds."""
-    known = []
-    for record in records:
-        value: Any = record if record["row"] == name else None
-        for key in _COSTS[heading][0]:
-            value = value.get(key) if value else None
-        if value is not None:
-            known.append(value)
+    figure, _ = _COSTS[heading]
+    known = [cost for record in records if record["row"] == name and (cost := figure(record)) is not None]
     return sum(known) / len(known) if known else None
 
 

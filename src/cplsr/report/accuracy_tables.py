@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cplsr.evaluation.results import PairedRow, Results
 from cplsr.report.markup import number
-from cplsr.report.tables import Cell, Mark, Table
+from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
 
 def accuracy_table(results: Results, shot: int) -> Table:
@@ -15,7 +15,7 @@ def accuracy_table(results: Results, shot: int) -> Table:
     averages = {row.method: row.accuracy for row in results.averages() if row.shot == shot}
     counts = _episodes(results, shot)
     most = max(counts.values())
-    full = [mean for method, mean in averages.items() if counts[method] == most]
+    highest = best_of_most((mean, counts[method]) for method, mean in averages.items())
     several = len(results.methods) > 1
     columns = ["method", *results.targets, *(["average"] if averages else [])]
     rows = []
@@ -23,7 +23,7 @@ def accuracy_table(results: Results, shot: int) -> Table:
         cells = [Cell(method), *(_accuracy(results, method, target, shot) for target in results.targets)]
         if averages:
             mean = averages.get(method)
-            best = several and mean is not None and counts[method] == most and mean == max(full)
+            best = several and mean is not None and counts[method] == most and mean == highest
             cells.append(Cell(number(mean), bold=best))
         rows.append(tuple(cells))
     first = next(row for row in results.rows if row.shot == shot)
@@ -74,7 +74,7 @@ def _accuracy(results: Results, method: str, target: str, shot: int) -> Cell:
         return Cell("–")
     rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
     most = max(other.episodes for other in rivals)
-    best = max(other.accuracy for other in rivals if other.episodes == most)
+    best = best_of_most((other.accuracy, other.episodes) for other in rivals)
     bold = len(results.methods) > 1 and row.episodes == most and row.accuracy == best
     return Cell(_with_interval(row.accuracy, row.ci95), bold=bold, mark=_mark(results.paired_row(method, target, shot)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +29,13 @@ class Cell:
     text: str
     bold: bool = False
     mark: Mark = ""
+
+
+def best_of_most(values: Iterable[tuple[float, int]]) -> float | None:
+    """The highest of (value, episodes) among those of most episodes: one of fewer may be high by chance."""
+    pairs = list(values)
+    most = max((episodes for _, episodes in pairs), default=0)
+    return max((value for value, episodes in pairs if episodes == most), default=None)
 
 
 @dataclass(frozen=True)
