@@ -15,7 +15,7 @@ help:
 	@echo "make check   ruff, mypy, import layers"
 	@echo "make format  let ruff rewrite the code's layout"
 	@echo "make bench   every claim about speed, measured (BENCH=--quick for a short run)"
-	@echo "make soak    long randomized tests"
+	@echo "make soak    long tests, and the properties on new random examples"
 	@echo "make docs    the documentation as a web site in site/"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -44,7 +44,7 @@ bench: $(STAMP)
 	@for script in $$(ls benchmarks/*.py | grep -v claims.py); do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-profile=default
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[docs]'

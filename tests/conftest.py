@@ -10,6 +10,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 
+import hypothesis
 import pytest
 import torch
 from oracles.random_vit import FAMILY_CONFIGS, random_checkpoint
@@ -19,6 +20,8 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

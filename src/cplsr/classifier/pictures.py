@@ -21,6 +21,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import read_image
 from cplsr.errors import InputError
+from cplsr.evaluation.embed import embed_pixels
 
 FORMS = (
     "a folder, paths, PIL images, uint8 arrays (height, width, 3), tensors as the backbone takes them, or embeddings "
@@ -102,8 +103,8 @@ def embed_batches(
         yield _given_embeddings(backbone, pictures)
         return
     for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
-        vectors = _embed(backbone, pixels)
-        yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, pixels))
+        vectors = _embed(backbone, indices, pixels)
+        yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, indices, pixels))
 
 
 def _pixel_batches(
@@ -121,17 +122,10 @@ def _pixel_batches(
         yield batch.indices, batch.pixels, batch.failed
 
 
-def _embed(backbone: Backbone, pixels: Tensor) -> Float32[ndarray, "images dim"]:
+def _embed(backbone: Backbone, indices: Int64[ndarray, "images"], pixels: Tensor) -> Float32[ndarray, "images dim"]:
     if len(pixels) == 0:
         return np.empty((0, backbone.dim), dtype=np.float32)
-    with torch.inference_mode():
-        vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
-    if not np.isfinite(vectors).all():
-        raise InputError(
-            f"an embedding is not finite: the weights of {backbone.source!r} are damaged, or the precision "
-            f"{backbone.precision} is too coarse for it; try precision fp32"
-        )
-    return vectors
+    return embed_pixels(backbone, pixels, lambda row: f"image {indices[row]}")
 
 
 def _given_embeddings(backbone: Backbone, vectors: ndarray) -> Embedded:

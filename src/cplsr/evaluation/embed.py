@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64, Shaped
 from numpy import ndarray
+from torch import Tensor
 
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.errors import InputError
@@ -111,6 +112,24 @@ def embed_many(
     return [share.embeddings(failed) for share in shares]
 
 
+def embed_pixels(
+    backbone: Backbone, pixels: Shaped[Tensor, "images 3 size size"], name: Callable[[int], str]
+) -> Float32[ndarray, "images dim"]:
+    """Decoded images through the backbone, as they are.
+
+    name: what to call an image, by its position among these, whose embedding is not finite.
+    """
+    with torch.inference_mode():
+        vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        raise InputError(
+            f"the embedding of {name(int(finite.argmin()))} is not finite: the weights of {backbone.source!r} are "
+            f"damaged, or the precision {backbone.precision} is too coarse for this backbone; try --precision fp32"
+        )
+    return vectors
+
+
 def _turns(
     backbone: Backbone,
     domain: Domain,
@@ -171,11 +190,11 @@ class _Share:
                     whole = len(rows) == len(batch.indices)
                     self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
 
-    def _take(self, indices: Int64[ndarray, "batch"], pixels: torch.Tensor) -> None:
-        with torch.inference_mode():
-            vectors = self._backbone(pixels.to(self._backbone.device)).float().cpu().numpy()
-        self._refuse_infinite(indices, vectors)
-        self._vectors[indices] = vectors
+    def _take(self, indices: Int64[ndarray, "batch"], pixels: Tensor) -> None:
+        domain = self._domain
+        self._vectors[indices] = embed_pixels(
+            self._backbone, pixels, lambda row: f"{domain.image_name(int(indices[row]))} in {domain.name}"
+        )
         self._known[indices] = True
         self._unkept.extend(indices.tolist())
         if len(self._unkept) >= IMAGES_PER_SHARD:
@@ -203,15 +222,6 @@ class _Share:
             failed=own,
             new=int(self.missing.sum()) - len(own),
         )
-
-    def _refuse_infinite(self, indices: Int64[ndarray, "batch"], vectors: Float32[ndarray, "batch dim"]) -> None:
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            name = self._domain.image_name(int(indices[np.flatnonzero(~finite)[0]]))
-            raise InputError(
-                f"the embedding of {name} in {self._domain.name} is not finite: the weights are damaged, or the "
-                f"precision {self._backbone.precision} is too coarse for this backbone; try --precision fp32"
-            )
 
 
 def _warn_of_failed(domain: Domain, failed: list[tuple[int, str]]) -> None:

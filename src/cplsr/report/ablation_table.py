@@ -76,8 +76,7 @@ def table_of(
         if (place := _place(records, name, shot, groups[number][1])) is not None
     }
     best = {
-        column: best_of_most((_rounded(place), place.episodes) for key, place in places.items() if key[1:] == column)
-        for column in columns
+        column: best_of_most(_rank(place) for key, place in places.items() if key[1:] == column) for column in columns
     }
     several = len({name for name, _, _ in places}) > 1
     last = len(groups) - 1
@@ -145,16 +144,17 @@ def _matching(entries: Sequence[Record], wanted: Record) -> Record | None:
     return next((entry for entry in entries if wanted.items() <= entry.items()), None)
 
 
-def _rounded(place: Place) -> float:
-    return round(place.accuracy.mean, _PLACES)
+def _rank(place: Place) -> tuple[float, int]:
+    """What makes one row the best of a column."""
+    return round(place.accuracy.mean, _PLACES), place.episodes
 
 
-def _cell(place: Place | None, best: float | None) -> Cell:
+def _cell(place: Place | None, best: tuple[float, int] | None) -> Cell:
     if place is None:
         return Cell("")
     width = place.accuracy.half_width
     text = f"{place.accuracy.mean:.2f}" + ("" if width is None else f" ±{width:.2f}")
-    return Cell(text, bold=_rounded(place) == best, mark=place.mark)
+    return Cell(text, bold=_rank(place) == best, mark=place.mark)
 
 
 def _gain_cell(place: Place | None) -> Cell:

@@ -15,7 +15,7 @@ def accuracy_table(results: Results, shot: int) -> Table:
     averages = {row.method: row.accuracy for row in results.averages() if row.shot == shot}
     counts = _episodes(results, shot)
     most = max(counts.values())
-    highest = best_of_most((mean, counts[method]) for method, mean in averages.items())
+    best = best_of_most((mean, counts[method]) for method, mean in averages.items())
     several = len(results.methods) > 1
     columns = ["method", *results.targets, *(["average"] if averages else [])]
     rows = []
@@ -23,8 +23,8 @@ def accuracy_table(results: Results, shot: int) -> Table:
         cells = [Cell(method), *(_accuracy(results, method, target, shot) for target in results.targets)]
         if averages:
             mean = averages.get(method)
-            best = several and mean is not None and counts[method] == most and mean == highest
-            cells.append(Cell(number(mean), bold=best))
+            bold = several and mean is not None and (mean, counts[method]) == best
+            cells.append(Cell(number(mean), bold=bold))
         rows.append(tuple(cells))
     first = next(row for row in results.rows if row.shot == shot)
     marks = "; ▲ ▼ significantly above or below frozen on the same episodes" if results.paired else ""
@@ -73,9 +73,8 @@ def _accuracy(results: Results, method: str, target: str, shot: int) -> Cell:
     if row is None:
         return Cell("–")
     rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
-    most = max(other.episodes for other in rivals)
     best = best_of_most((other.accuracy, other.episodes) for other in rivals)
-    bold = len(results.methods) > 1 and row.episodes == most and row.accuracy == best
+    bold = len(results.methods) > 1 and (row.accuracy, row.episodes) == best
     return Cell(_with_interval(row.accuracy, row.ci95), bold=bold, mark=_mark(results.paired_row(method, target, shot)))
 
 

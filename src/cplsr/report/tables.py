@@ -31,11 +31,9 @@ class Cell:
     mark: Mark = ""
 
 
-def best_of_most(values: Iterable[tuple[float, int]]) -> float | None:
+def best_of_most(values: Iterable[tuple[float, int]]) -> tuple[float, int] | None:
     """The highest of (value, episodes) among those of most episodes: one of fewer may be high by chance."""
-    pairs = list(values)
-    most = max((episodes for _, episodes in pairs), default=0)
-    return max((value for value, episodes in pairs if episodes == most), default=None)
+    return max(values, key=lambda pair: pair[::-1], default=None)
 
 
 @dataclass(frozen=True)
