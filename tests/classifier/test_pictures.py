@@ -9,5 +9,5 @@ def test_the_image_whose_embedding_is_not_finite_is_named(backbone):
     pixels = torch.zeros(5, 3, 32, 32)
     pixels[3] = torch.nan
 
-    with pytest.raises(InputError, match="the embedding of image 3 is not finite.*vit_random.*precision fp32"):
+    with pytest.raises(InputError, match=r"the embedding of image 3 is not finite.*vit_random.*precision fp32"):
         list(embed_batches(backbone, pixels, batch_size=2))

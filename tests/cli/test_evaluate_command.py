@@ -69,7 +69,7 @@ def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, cap
     assert len(results["paired"]) == 8
     assert results["settings"]["backbone"]["image_size"] == 24  # the adapter's
     printed = capsys.readouterr().out
-    for word in ("[odd] name", "2-shot", "average", "frozen", "difference on the same episodes", str(out)):
+    for word in ("[odd] name", "2-shot", "average", "frozen", "Difference on the same episodes", str(out)):
         assert word in printed
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from oracles import report_inputs
 
-from cplsr.report.accuracy_tables import accuracy_table, paired_table
+from cplsr.evaluation.published import PaperBeside
+from cplsr.report.accuracy_tables import accuracy_table, paired_table, whole_accuracy_table
 
 
 def test_the_best_is_bold_and_significant_changes_are_marked():
@@ -48,3 +49,26 @@ def test_a_method_of_fewer_episodes_is_never_the_best_and_is_told_of():
         assert sum(row[column].bold for row in table.rows) == 1
     assert f"{last}: 7 episodes only." in table.caption
     assert "only" not in accuracy_table(whole, 5).caption
+
+
+def test_all_shots_at_once_have_the_cells_of_each_shot_either_way():
+    whole = report_inputs.results(("a", "b"))
+    down = whole_accuracy_table(whole, PaperBeside())
+    across = whole_accuracy_table(whole, PaperBeside(), methods_down=False)
+    figures = {}
+    for shot in whole.shots:
+        table = accuracy_table(whole, shot)
+        for row in table.rows:
+            figures |= {(row[0].text, name, shot): cell for name, cell in zip(table.columns[1:], row[1:], strict=True)}
+
+    heads = [head.split("\n") for head in down.columns[1:]]
+    assert figures == {
+        (row[0].text, name, int(shot.removesuffix("-shot"))): cell
+        for row in down.rows
+        for (name, shot), cell in zip(heads, row[1:], strict=True)
+    }
+    assert figures == {
+        (method, row[0].text, int(row[1].text)): cell
+        for row in across.rows
+        for method, cell in zip(across.columns[2:], row[2:], strict=True)
+    }

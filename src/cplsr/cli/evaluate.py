@@ -12,13 +12,9 @@ from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
-    from rich.table import Table
 
     from cplsr.data.domain import Domain
-    from cplsr.evaluation.published import PaperBeside, PublishedCell
     from cplsr.evaluation.results import Results
     from cplsr.methods.base import Adaptation
 
@@ -196,68 +192,20 @@ def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
 def show_tables(results: Results, console: Console) -> None:
     """Accuracies, methods down or, where the screen is too narrow for that, across; paired differences; weak points."""
     from cplsr.evaluation.published import paper_beside
+    from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
 
     beside = paper_beside(results)
-    table = accuracy_table(results, beside)
+    table = whole_accuracy_table(results, beside).to_rich()
     unlimited = console.options.update(max_width=10_000)
     if console.measure(table, options=unlimited).maximum > console.width:
-        table = accuracy_table(results, beside, methods_down=False)
+        table = whole_accuracy_table(results, beside, methods_down=False).to_rich()
     console.print(table)
     if results.paired:
-        console.print(paired_table(results))
+        console.print(paired_table(results).to_rich())
     for line in weak_points(results):
         console.print(line, highlight=False, markup=False)
     for remark in beside.remarks:
         console.print(f"note: {remark}", style="yellow", highlight=False, markup=False)
-
-
-def accuracy_table(results: Results, beside: PaperBeside, *, methods_down: bool = True) -> Table:
-    """Methods one way, targets and shots the other: the best of each in bold, significant paired changes marked."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    first = results.rows[0]
-    caption = "± 95 % interval"
-    if results.paired:
-        caption += "; ▲ ▼ significantly above or below frozen on the same episodes"
-    if beside.cells:
-        caption += "; paper: as printed there, base set mini-ImageNet"
-    fewer = {escape(row.method): row.episodes for row in results.rows if row.episodes != first.episodes}
-    caption += "".join(f"; {method}: {episodes:,} episodes" for method, episodes in fewer.items())
-    table = Table(
-        title=f"{first.way}-way accuracy in %, {first.episodes:,} episodes, {first.query} queries per class",
-        caption=caption,
-    )
-    places = [(target, shot) for target in results.targets for shot in results.shots]
-    averages = {(row.method, row.shot): row.accuracy for row in results.averages()}
-    average_shots = [shot for shot in results.shots if any(s == shot for _, s in averages)]
-    names = [*((escape(target), shot) for target, shot in places), *(("average", shot) for shot in average_shots)]
-    cells = {
-        escape(method): [
-            *(_cell(results, method, target, shot) for target, shot in places),
-            *(_average_cell(averages, method, shot) for shot in average_shots),
-        ]
-        for method in results.methods
-    }
-    for system, figures in beside.cells.items():
-        cells[f"[dim]paper: {system}[/dim]"] = [
-            *(_paper_cell(figures.get(place)) for place in places),
-            *(_paper_average(figures, results.targets, shot) for shot in average_shots),
-        ]
-    if methods_down:
-        table.add_column("method")
-        for name, shot in names:
-            table.add_column(f"{name}\n{shot}-shot", justify="right")
-        for method, row in cells.items():
-            table.add_row(method, *row)
-    else:
-        table.add_column("target")
-        table.add_column("shot", justify="right")
-        for method in cells:
-            table.add_column(method, justify="right")
-        for number, (name, shot) in enumerate(names):
-            table.add_row(name, str(shot), *(row[number] for row in cells.values()))
-    return table
 
 
 def weak_points(results: Results) -> list[str]:
@@ -275,58 +223,3 @@ def weak_points(results: Results) -> list[str]:
         if parts:
             lines.append(f"{method}: {'; '.join(parts)}")
     return lines
-
-
-def _cell(results: Results, method: str, target: str, shot: int) -> str:
-    row = results.row(method, target, shot)
-    if row is None:
-        return ""
-    place = (target, shot, row.episodes)
-    best = max(other.accuracy for other in results.rows if (other.target, other.shot, other.episodes) == place)
-    figure = f"{row.accuracy:.2f}" + ("" if row.ci95 is None else f" ±{row.ci95:.2f}")
-    if len(results.methods) > 1 and row.accuracy == best:
-        figure = f"[bold]{figure}[/bold]"
-    paired = results.paired_row(method, target, shot)
-    if paired is not None and paired.significant:
-        figure += " [green]▲[/green]" if paired.difference > 0 else " [red]▼[/red]"
-    return figure
-
-
-def _average_cell(averages: dict[tuple[str, int], float], method: str, shot: int) -> str:
-    value = averages.get((method, shot))
-    if value is None:
-        return ""
-    best = max(accuracy for (_, other), accuracy in averages.items() if other == shot)
-    several = sum(other == shot for _, other in averages) > 1
-    return f"[bold]{value:.2f}[/bold]" if several and value == best else f"{value:.2f}"
-
-
-def _paper_cell(cell: PublishedCell | None) -> str:
-    if cell is None:
-        return ""
-    interval = "" if cell.ci95 is None else f" ±{cell.ci95:.2f}"
-    return f"[dim]{cell.accuracy:.2f}{interval}[/dim]"
-
-
-def _paper_average(figures: Mapping[tuple[str, int], PublishedCell], targets: tuple[str, ...], shot: int) -> str:
-    """Over the targets that were measured here, where the paper has them all."""
-    cells = [figures.get((target, shot)) for target in targets]
-    known = [cell.accuracy for cell in cells if cell is not None]
-    return f"[dim]{sum(known) / len(known):.2f}[/dim]" if len(known) == len(cells) else ""
-
-
-def paired_table(results: Results) -> Table:
-    """Differences on the same episodes."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="difference on the same episodes, percentage points")
-    for name in ("method", "against", "target", "shot", "difference", "better in"):
-        table.add_column(name, justify="left" if name in ("method", "against", "target") else "right")
-    for row in results.paired:
-        interval = "" if row.ci95 is None else f" ±{row.ci95:.2f}"
-        figure = f"{row.difference:+.2f}{interval}"
-        shown = f"[bold]{figure}[/bold]" if row.significant else figure
-        names = (escape(name) for name in (row.method, row.against, row.target))
-        table.add_row(*names, str(row.shot), shown, f"{row.wins:.0%} of episodes")
-    return table

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from cplsr.evaluation.results import PairedRow, Results
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
+
+if TYPE_CHECKING:
+    from cplsr.evaluation.published import PaperBeside, PublishedCell
 
 
 def accuracy_table(results: Results, shot: int) -> Table:
@@ -12,38 +18,60 @@ def accuracy_table(results: Results, shot: int) -> Table:
 
     A method measured on fewer episodes than others is never the best: it may be high by chance.
     """
-    averages = {row.method: row.accuracy for row in results.averages() if row.shot == shot}
-    counts = _episodes(results, shot)
-    most = max(counts.values())
-    best = best_of_most((mean, counts[method]) for method, mean in averages.items())
-    several = len(results.methods) > 1
-    columns = ["method", *results.targets, *(["average"] if averages else [])]
-    rows = []
-    for method in results.methods:
-        cells = [Cell(method), *(_accuracy(results, method, target, shot) for target in results.targets)]
-        if averages:
-            mean = averages.get(method)
-            bold = several and mean is not None and (mean, counts[method]) == best
-            cells.append(Cell(number(mean), bold=bold))
-        rows.append(tuple(cells))
+    averaged = any(row.shot == shot for row in results.averages())
+    rows = tuple(
+        (
+            Cell(method),
+            *(accuracy_cell(results, method, target, shot) for target in results.targets),
+            *([average_cell(results, method, shot)] if averaged else []),
+        )
+        for method in results.methods
+    )
     first = next(row for row in results.rows if row.shot == shot)
-    marks = "; ▲ ▼ significantly above or below frozen on the same episodes" if results.paired else ""
-    fewer = "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
+    counts = _episodes(results, shot)
     return Table(
         title=f"{shot}-shot, {first.way}-way accuracy in %",
-        columns=tuple(columns),
-        rows=tuple(rows),
-        caption=f"{most:,} episodes, {first.query} queries per class; ± 95 % interval{marks}.{fewer}",
+        columns=("method", *results.targets, *(["average"] if averaged else [])),
+        rows=rows,
+        caption=(
+            f"{max(counts.values()):,} episodes, {first.query} queries per class; {_legend(results)}.{_fewer(counts)}"
+        ),
     )
 
 
-def _episodes(results: Results, shot: int) -> dict[str, int]:
-    """On how many episodes each method was measured, at least."""
-    counts: dict[str, int] = {}
-    for row in results.rows:
-        if row.shot == shot:
-            counts[row.method] = min(row.episodes, counts.get(row.method, row.episodes))
-    return counts
+def whole_accuracy_table(results: Results, beside: PaperBeside, *, methods_down: bool = True) -> Table:
+    """All methods at all shots, and the paper's figures under ours.
+
+    methods_down: else methods stand across and targets down, which is narrower.
+    """
+    places = [(target, shot) for target in results.targets for shot in results.shots]
+    averages = sorted({row.shot for row in results.averages()})
+    cells = {
+        method: [
+            *(accuracy_cell(results, method, target, shot) for target, shot in places),
+            *(average_cell(results, method, shot) for shot in averages),
+        ]
+        for method in results.methods
+    }
+    for system, figures in beside.cells.items():
+        cells[f"paper: {system}"] = [
+            *(_paper_cell(figures.get(place)) for place in places),
+            *(_paper_average(figures, results.targets, shot) for shot in averages),
+        ]
+    names = [*places, *(("average", shot) for shot in averages)]
+    first = results.rows[0]
+    counts = {method: min(row.episodes for row in results.rows if row.method == method) for method in results.methods}
+    paper = "; paper: as printed there, base set mini-ImageNet" if beside.cells else ""
+    title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {first.query} queries per class"
+    caption = f"{_legend(results)}{paper}.{_fewer(counts)}"
+    if methods_down:
+        columns = ("method", *(f"{name}\n{shot}-shot" for name, shot in names))
+        return Table(title, columns, tuple((Cell(method), *row) for method, row in cells.items()), caption)
+    rows = tuple(
+        (Cell(name), Cell(str(shot)), *(row[place] for row in cells.values()))
+        for place, (name, shot) in enumerate(names)
+    )
+    return Table(title, ("target", "shot", *cells), rows, caption)
 
 
 def paired_table(results: Results) -> Table:
@@ -68,14 +96,58 @@ def paired_table(results: Results) -> Table:
     )
 
 
-def _accuracy(results: Results, method: str, target: str, shot: int) -> Cell:
+def accuracy_cell(results: Results, method: str, target: str, shot: int) -> Cell:
+    """One method on one target; bold where it is the best of several."""
     row = results.row(method, target, shot)
     if row is None:
         return Cell("–")
     rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
     best = best_of_most((other.accuracy, other.episodes) for other in rivals)
-    bold = len(results.methods) > 1 and (row.accuracy, row.episodes) == best
-    return Cell(_with_interval(row.accuracy, row.ci95), bold=bold, mark=_mark(results.paired_row(method, target, shot)))
+    return Cell(
+        _with_interval(row.accuracy, row.ci95),
+        bold=len(results.methods) > 1 and (row.accuracy, row.episodes) == best,
+        mark=_mark(results.paired_row(method, target, shot)),
+    )
+
+
+def average_cell(results: Results, method: str, shot: int) -> Cell:
+    """One method's mean over the targets; bold where it is the best of several."""
+    counts = _episodes(results, shot)
+    ranks = {row.method: (row.accuracy, counts[row.method]) for row in results.averages() if row.shot == shot}
+    if method not in ranks:
+        return Cell("–")
+    bold = len(results.methods) > 1 and ranks[method] == best_of_most(ranks.values())
+    return Cell(number(ranks[method][0]), bold=bold)
+
+
+def _episodes(results: Results, shot: int) -> dict[str, int]:
+    """On how many episodes each method was measured, at least."""
+    counts: dict[str, int] = {}
+    for row in results.rows:
+        if row.shot == shot:
+            counts[row.method] = min(row.episodes, counts.get(row.method, row.episodes))
+    return counts
+
+
+def _legend(results: Results) -> str:
+    marks = "; ▲ ▼ significantly above or below frozen on the same episodes" if results.paired else ""
+    return f"± 95 % interval{marks}"
+
+
+def _fewer(counts: Mapping[str, int]) -> str:
+    most = max(counts.values())
+    return "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
+
+
+def _paper_cell(cell: PublishedCell | None) -> Cell:
+    return Cell("") if cell is None else Cell(_with_interval(cell.accuracy, cell.ci95))
+
+
+def _paper_average(figures: Mapping[tuple[str, int], PublishedCell], targets: tuple[str, ...], shot: int) -> Cell:
+    """Over the targets that were measured here, where the paper has them all."""
+    cells = [figures.get((target, shot)) for target in targets]
+    known = [cell.accuracy for cell in cells if cell is not None]
+    return Cell(number(sum(known) / len(known)) if len(known) == len(cells) else "")
 
 
 def _with_interval(value: float, half_width: float | None, *, sign: bool = False) -> str:
