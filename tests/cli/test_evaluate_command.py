@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import subprocess
 import sys
 
@@ -68,19 +69,22 @@ def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, cap
     assert all(0 <= row["accuracy"] <= 100 for row in results["rows"])
     assert len(results["paired"]) == 8
     assert results["settings"]["backbone"]["image_size"] == 24  # the adapter's
+    assert shlex.split(results["settings"]["command"])[:2] == ["cplsr", "evaluate"]
+    assert shlex.split(results["settings"]["command"])[-2:] == ["--out", str(out)]
     printed = capsys.readouterr().out
     for word in ("[odd] name", "2-shot", "average", "frozen", "Difference on the same episodes", str(out)):
         assert word in printed
 
 
 def test_the_second_run_embeds_nothing_and_says_the_same(tmp_path, model, images, monkeypatch):
-    first, second = tmp_path / "1.json", tmp_path / "2.json"
-    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(first)])
+    out = tmp_path / "results.json"
+    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(out)])
+    first = out.read_text(encoding="utf-8")
     monkeypatch.setattr("cplsr.evaluation.embed.decode", None)
 
-    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(second)])
+    main([*common(model), "--target", str(images), "--shots", "1", "--out", str(out)])
 
-    assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
+    assert first == out.read_text(encoding="utf-8")
     with pytest.raises(TypeError):  # without the cache it has to decode
         main([*common(model), "--target", str(images), "--no-cache"])
 

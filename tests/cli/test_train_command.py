@@ -1,6 +1,8 @@
 """`cplsr train` with recipes, and what is said of wrong ones."""
 
 import json
+import os
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,7 @@ def test_a_recipe_trains_and_the_command_line_beats_it(checkpoint_file: Path, fo
     assert (record["settings"]["lr"], record["settings"]["episodes"], record["settings"]["sst"]) == (0.001, 2, False)
     assert record["settings"]["way"] == 2
     assert record["adapter"]["options"]["sharing"] == "shared"
+    assert record["command"] == shlex.join(["cplsr", "train", str(recipe), *words])
     shown = capsys.readouterr()
     assert "validation accuracy" in shown.out
     assert "cplsr: note: 2 of 2 classes have no more embeddings" in shown.err
@@ -49,6 +52,36 @@ def test_a_recipe_trains_and_the_command_line_beats_it(checkpoint_file: Path, fo
     assert "finished already" in capsys.readouterr().out
     assert main(["train", str(recipe), *words]) == 2
     assert "--resume" in capsys.readouterr().err
+
+
+def test_data_that_changed_since_is_told_in_a_sentence(checkpoint_file: Path, folder: Path, tmp_path: Path, capsys):
+    words = [
+        *(
+            "train",
+            "--backbone",
+            str(checkpoint_file),
+            "--heads",
+            "2",
+            "--base",
+            str(folder),
+            "--way",
+            "2",
+            "--shot",
+            "1",
+        ),
+        *("--query", "1", "--episodes", "1", "--validation-episodes", "4", "--no-sst", "--no-pe", "--workers", "0"),
+        *("--out", str(tmp_path / "run"), "--resume"),
+    ]
+    assert main(words) == 0
+    image = folder / "c0" / "0.png"
+    os.utime(image, (1, 1))
+    assert main(words) == 2
+    assert "base: files of the same number and other content, or with other times" in capsys.readouterr().err
+    (folder / "c0" / "new.png").write_bytes(image.read_bytes())
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "base fingerprint: " in error
+    assert "base images: 8, now 9" in error
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

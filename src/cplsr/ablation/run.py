@@ -27,6 +27,7 @@ from cplsr.files import write_json
 from cplsr.methods.measure import measure_adaptation
 from cplsr.methods.registry import FULL, find_method
 from cplsr.training.loop import TrainingResult, train
+from cplsr.training.run_folder import told_differences
 
 State = Literal["finished", "begun", "not begun"]
 
@@ -71,7 +72,7 @@ def state_of(job: Job) -> State:
         if file is not None and file.is_file():
             old = read_record(file)
             parts = [part for part in wanted if part in old]
-            if changes := [change for part in parts for change in _differences(old[part], wanted[part])]:
+            if changes := [change for part in parts for change in told_differences(old[part], wanted[part])]:
                 raise InputError(
                     f"{job.run.title!r} was {state} with other settings ({'; '.join(changes)}; see {file}): give the "
                     "same ones, or another --out"
@@ -223,11 +224,6 @@ def _adapt(run: Run) -> dict[str, Any]:
     """What is done with the support sets of targets, with the options that were left at their defaults."""
     adaptation = run.adaptation()
     return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    names = sorted(old.keys() | new.keys())
-    return [f"{name}: {old.get(name)}, now {new.get(name)}" for name in names if old.get(name) != new.get(name)]
 
 
 def _told(result: TrainingResult, parameters: int) -> dict[str, Any]:

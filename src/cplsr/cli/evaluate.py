@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,7 +76,8 @@ def main(arguments: list[str]) -> int:
     for flag in results.flags:
         console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
     if options.out is not None:
-        results.write(options.out)
+        command = shlex.join(["cplsr", "evaluate", *arguments])
+        replace(results, settings={**results.settings, "command": command}).write(options.out)
         console.print(f"written to {options.out}", highlight=False, markup=False)
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -122,7 +123,7 @@ def main(arguments: list[str]) -> int:
     said, words = ({}, arguments) if recipe is None else (read_recipe(Path(recipe), Train), arguments[1:])
     default = Train(**{**method_settings(said, words), **said})
     options = tyro.cli(Annotated[Train, tyro.conf.arg(name="")], default=default, args=words, prog="cplsr train")
-    return run(options)
+    return run(options, shlex.join(["cplsr", "train", *arguments]))
 
 
 def method_settings(said: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
@@ -146,8 +147,8 @@ def last_given(flag: str, words: Sequence[str]) -> str | None:
     return found or None
 
 
-def run(options: Train) -> int:
-    """Train, and say what came of it."""
+def run(options: Train, command: str) -> int:
+    """Train, and say what came of it; `command` is kept with the run."""
     if not options.base:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
     if options.out is None:
@@ -184,6 +185,7 @@ def run(options: Train) -> int:
         objective=objective,
         resume=options.resume,
         workers=options.workers,
+        command=command,
     )
     if first:
         _tell(result, options.select)

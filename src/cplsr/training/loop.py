@@ -69,6 +69,7 @@ def train(
     resume: bool = False,
     workers: int | None = None,
     save_seconds: float = SAVE_SECONDS,
+    command: str | None = None,
 ) -> TrainingResult:
     """Train an adapter for `backbone` on a base domain, and leave it in the folder `out`.
 
@@ -76,6 +77,7 @@ def train(
     adapter, adapter_options: kind and options as for `attach`.
     objective: the loss of an episode; default: CPLSR's.
     resume: continue a run that was interrupted, with the same result as if it had not been.
+    command: what was typed to start it, to be kept in `run.json`.
 
     The folder gets `adapter/` (the selected one), `last/`, `metrics.jsonl` and `run.json`. The backbone is given back
     frozen, without the adapter.
@@ -96,7 +98,7 @@ def train(
         options.setdefault("seed", settings.seed)
     objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
     description = _describe(backbone, base, val, adapter, options, settings, objective, processes)
-    begun = folder.begin(description, resume=resume) if processes.first else None
+    begun = folder.begin({**description, "command": command}, resume=resume) if processes.first else None
     if not processes.gather(begun)[0]:
         return _finished(folder, processes, already=True)
     images, val_images = (

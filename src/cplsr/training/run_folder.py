@@ -122,10 +122,22 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     fresh = json.loads(json.dumps(new))
     differences = []
     for part in ("settings", "method", "adapter", "backbone", "data"):
-        if part not in old:  # written before there was such a part
-            continue
-        before, after = old.get(part, {}), fresh.get(part, {})
-        for name in sorted((before.keys() | after.keys()) - {"source"}):  # moved weights are the same weights
-            if before.get(name) != after.get(name):
-                differences.append(f"{name}: {before.get(name)}, now {after.get(name)}")
+        if part in old:  # else written before there was such a part
+            before, after = ({**content.get(part, {}), "source": None} for content in (old, fresh))
+            differences += told_differences(before, after)  # moved weights are the same weights: no source
     return differences
+
+
+def told_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Entries that are not the same, as `name: old, now new`."""
+    names = sorted(old.keys() | new.keys())
+    return [_difference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def _difference(name: str, before: Any, after: Any) -> str:
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return f"{name}: {before}, now {after}"
+    changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+    if changed == ["fingerprint"]:
+        return f"{name}: files of the same number and other content, or with other times (cp -a keeps them)"
+    return ", ".join(f"{name} {key}: {before.get(key)}, now {after.get(key)}" for key in sorted(changed))
