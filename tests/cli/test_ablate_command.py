@@ -15,11 +15,13 @@ import pytest
 from oracles.color_folders import color_folders
 
 from cplsr.ablation import engines
+from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.workspace import Workspace
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
 from cplsr.cli.recipes import read_recipe
 from cplsr.training import loop
+from cplsr.training.settings import TrainingSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
 RUN = "cp-2shot-seed0"
@@ -296,9 +298,18 @@ def test_a_missing_folder_is_a_sentence(recipe, capsys):
     assert "--out DIR" in capsys.readouterr().err
 
 
-def test_the_recipe_of_the_package_is_valid_and_begins_with_its_command():
+@pytest.mark.parametrize(
+    "recipe", [p for p in sorted(RECIPE.parent.glob("*.toml")) if "[rows." in p.read_text()], ids=lambda path: path.stem
+)
+def test_every_recipe_with_rows_is_valid_and_begins_with_its_command(recipe):
+    options = Ablate(**read_recipe(recipe, Ablate))
+    assert recipe.read_text().splitlines()[0].startswith(f"# cplsr ablate recipes/{recipe.name} ")
+    runs = plan_runs(read_rows(options.rows), TrainingSettings(lr=options.lr), shots=[5], seeds=[0])
+    assert len(runs) == len(options.rows)
+
+
+def test_the_recipe_of_the_papers_ablation_has_all_its_rows():
     options = Ablate(**read_recipe(RECIPE, Ablate))
-    assert RECIPE.read_text().splitlines()[0].startswith(f"# cplsr ablate recipes/{RECIPE.name} ")
     assert len(options.rows) == len(tomllib.loads(RECIPE.read_text())["rows"]) == 14
     assert options.shots == (1, 5)
 

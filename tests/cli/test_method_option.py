@@ -235,9 +235,9 @@ def test_a_wrong_row_is_a_sentence(table, said):
         plan_runs(read_rows({"A": table}), TrainingSettings(), shots=[5], seeds=[0])
 
 
-def test_the_recipe_of_the_field_holds_every_method_both_ways():
-    options = Ablate(**read_recipe(FIELD, Ablate))
-    assert FIELD.read_text().splitlines()[0].startswith(f"# cplsr ablate recipes/{FIELD.name} ")
+@pytest.mark.parametrize("recipe", [FIELD, FIELD.with_name("field_mini.toml")], ids=lambda path: path.stem)
+def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
+    options = Ablate(**read_recipe(recipe, Ablate))
     rows = read_rows(options.rows)
     kinds = {(row.method, row.adapter) for row in rows if row.adapter != "frozen"}
     assert kinds == {("cplsr", "coalescent"), *((name, kind) for name in METHODS for kind in ("full", "coalescent"))}

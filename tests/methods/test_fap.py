@@ -57,8 +57,13 @@ def test_mutual_attention_adds_both_views_weighted_by_their_agreement():
         weight = 1 / (1 + math.exp(-x * y))
         assert found[place].item() == pytest.approx(y + x * weight + y * weight, abs=1e-6)
     batch = torch.cat([original, copy, 2 * copy])
-    wanted = torch.cat([original, found, mutual_attention(original, 2 * copy)])
+    wanted = torch.cat([original, found / 2, mutual_attention(original, 2 * copy) / 2])
     assert torch.equal(attend_to_first(batch), wanted)
+
+
+def test_small_features_that_are_alike_stay_as_large_as_they_were():
+    features = 0.01 * torch.randn(4, 3, 8, generator=seeded())
+    torch.testing.assert_close(attend_to_first(features.repeat(3, 1, 1)), features.repeat(3, 1, 1), rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
@@ -88,12 +93,12 @@ def test_the_loss_is_three_cross_entropies_and_two_divergences(backbone, attenti
 
     def embed(copy):
         if attention == "pixels":
-            return backbone(mutual_attention(images, copy))
+            return backbone(mutual_attention(images, copy) / 2)
 
         def led(layer, tokens):
             if layer:
                 return tokens
-            led_patches = mutual_attention(entering[0][:, 1:], tokens[:, 1:])
+            led_patches = mutual_attention(entering[0][:, 1:], tokens[:, 1:]) / 2
             return torch.cat([tokens[:, :1], led_patches], dim=1)
 
         return backbone(copy, led)

@@ -32,8 +32,10 @@ class FrequencyPrompts(Objective):
     KL(original ‖ noisy) + KL(original ‖ smooth) of their predictions.
 
     Ported: the two features that attend to each other are an image's patch tokens as they enter the first block
-    (`attention="tokens"`). The authors' released program has the normalized pixels in their place
-    (`attention="pixels"`), and in convolved episodes attends both before and after the ascent; here it does so once.
+    (`attention="tokens"`), and the result is halved: where the two are small and alike the formula doubles them, which a
+    batch norm behind undoes in the authors' networks and nothing would in a transformer. The authors' released program
+    has the normalized pixels in place of features (`attention="pixels"`), and in convolved episodes attends both before
+    and after the ascent; here it does so once.
     """
 
     name: ClassVar[str] = "fap"
@@ -122,9 +124,9 @@ def mutual_attention(original: Float[Tensor, "*shape"], copy: Float[Tensor, "*sh
 
 
 def attend_to_first(batch: Float[Tensor, "three_times_images *shape"]) -> Float[Tensor, "three_times_images *shape"]:
-    """Three episodes in one batch: the second and third led by the first."""
+    """Three episodes in one batch: the second and third led by the first, and as large as they were."""
     original, *copies = batch.chunk(3)
-    return torch.cat([original, *(mutual_attention(original, copy) for copy in copies)])
+    return torch.cat([original, *(mutual_attention(original, copy) / 2 for copy in copies)])
 
 
 METHOD = Method(
