@@ -32,7 +32,7 @@ class FrequencyPrompts(Objective):
     KL(original ‖ noisy) + KL(original ‖ smooth) of their predictions.
 
     Ported: the two features that attend to each other are an image's patch tokens as they enter the first block
-    (`attention="tokens"`), and the result is halved: where the two are small and alike the formula doubles them, which a
+    (`attention="tokens"`), and the result is halved: where both are small and alike the formula doubles them, which a
     batch norm behind undoes in the authors' networks and nothing would in a transformer. The authors' released program
     has the normalized pixels in place of features (`attention="pixels"`), and in convolved episodes attends both before
     and after the ascent; here it does so once.
