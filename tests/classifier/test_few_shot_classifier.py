@@ -132,15 +132,15 @@ def test_memory_does_not_grow_with_the_number_of_images(classifier, monkeypatch)
     classifier.set_params(batch_size=8)
     alive = []
     most = 0
-    embed = pictures._embed
+    embed = pictures.embed_pixels
 
-    def watched(backbone, pixels):
+    def watched(backbone, pixels, name):
         nonlocal most
         alive.append(weakref.ref(pixels))
         most = max(most, sum(reference() is not None for reference in alive))
-        return embed(backbone, pixels)
+        return embed(backbone, pixels, name)
 
-    monkeypatch.setattr(pictures, "_embed", watched)
+    monkeypatch.setattr(pictures, "embed_pixels", watched)
     picture = Image.new("RGB", (40, 40), "green")
 
     count = sum(len(batch) for batch in classifier.predictions([picture] * 160))
