@@ -86,9 +86,9 @@ def perform(job: Job, workspace: Workspace) -> None:
     if state_of(job) == "finished":
         return
     if job.record is None:
-        train_run(job.run, workspace, job.folder)
+        train_run(job, workspace)
         return
-    training = None if job.run.frozen else train_run(job.run, workspace, job.folder)
+    training = None if job.run.frozen else train_run(job, workspace)
     results, seconds = measure(job, workspace)
     content = {
         "row": job.run.row,
@@ -106,20 +106,22 @@ def perform(job: Job, workspace: Workspace) -> None:
     write_json(job.record, content)
 
 
-def train_run(run: Run, workspace: Workspace, folder: Path) -> TrainingResult:
+def train_run(job: Job, workspace: Workspace) -> TrainingResult:
     """Train the run's adapter in a folder of its own, from the beginning or from where it was interrupted."""
+    run = job.run
     base, val = workspace.training_domains(run.settings)
     return train(
         workspace.backbone,
         base,
         val,
-        out=folder,
+        out=job.folder,
         adapter=run.adapter,
         adapter_options=run.adapter_options,
         settings=run.settings,
         objective=run.objective(),
         resume=True,
         workers=workspace.setup.workers,
+        command=job.command or None,
     )
 
 

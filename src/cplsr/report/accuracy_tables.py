@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cplsr.evaluation.results import PairedRow, Results
+from cplsr.evaluation.results import PairedRow, Results, Row
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
@@ -27,8 +27,8 @@ def accuracy_table(results: Results, shot: int) -> Table:
         )
         for method in results.methods
     )
-    first = next(row for row in results.rows if row.shot == shot)
-    counts = _episodes(results, shot)
+    shown = [row for row in results.rows if row.shot == shot]
+    first, counts = shown[0], _episodes(shown)
     return Table(
         title=f"{shot}-shot, {first.way}-way accuracy in %",
         columns=("method", *results.targets, *(["average"] if averaged else [])),
@@ -45,7 +45,8 @@ def whole_accuracy_table(results: Results, beside: PaperBeside, *, methods_down:
     methods_down: else methods stand across and targets down, which is narrower.
     """
     places = [(target, shot) for target in results.targets for shot in results.shots]
-    averages = sorted({row.shot for row in results.averages()})
+    averaged = {row.shot for row in results.averages()}
+    averages = [shot for shot in results.shots if shot in averaged]
     cells = {
         method: [
             *(accuracy_cell(results, method, target, shot) for target, shot in places),
@@ -60,7 +61,7 @@ def whole_accuracy_table(results: Results, beside: PaperBeside, *, methods_down:
         ]
     names = [*places, *(("average", shot) for shot in averages)]
     first = results.rows[0]
-    counts = {method: min(row.episodes for row in results.rows if row.method == method) for method in results.methods}
+    counts = _episodes(results.rows)
     paper = "; paper: as printed there, base set mini-ImageNet" if beside.cells else ""
     title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {first.query} queries per class"
     caption = f"{_legend(results)}{paper}.{_fewer(counts)}"
@@ -112,7 +113,7 @@ def accuracy_cell(results: Results, method: str, target: str, shot: int) -> Cell
 
 def average_cell(results: Results, method: str, shot: int) -> Cell:
     """One method's mean over the targets; bold where it is the best of several."""
-    counts = _episodes(results, shot)
+    counts = _episodes(row for row in results.rows if row.shot == shot)
     ranks = {row.method: (row.accuracy, counts[row.method]) for row in results.averages() if row.shot == shot}
     if method not in ranks:
         return Cell("–")
@@ -120,12 +121,11 @@ def average_cell(results: Results, method: str, shot: int) -> Cell:
     return Cell(number(ranks[method][0]), bold=bold)
 
 
-def _episodes(results: Results, shot: int) -> dict[str, int]:
+def _episodes(rows: Iterable[Row]) -> dict[str, int]:
     """On how many episodes each method was measured, at least."""
     counts: dict[str, int] = {}
-    for row in results.rows:
-        if row.shot == shot:
-            counts[row.method] = min(row.episodes, counts.get(row.method, row.episodes))
+    for row in rows:
+        counts[row.method] = min(row.episodes, counts.get(row.method, row.episodes))
     return counts
 
 
