@@ -1,0 +1,167 @@
+"""From plain data (options, TOML, JSON) to declared dataclasses, with a sentence for whatever does not fit.
+
+A dataclass is the only declaration of a setting or of a file's content: its types, `Literal` choices and ranges
+(`Annotated[int, between(1, 100)]`) are what is checked, wherever the values come from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cplsr.errors import InputError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Declared")
+
+
+def between(low: int | float, high: int | float) -> msgspec.Meta:
+    """The range of a number, both ends included, for `Annotated[int, between(1, 100)]`."""
+    return msgspec.Meta(ge=low, le=high)
+
+
+def above(low: int | float, high: int | float) -> msgspec.Meta:
+    """The range of a number that is larger than `low` and at most `high`."""
+    return msgspec.Meta(gt=low, le=high)
+
+
+def fit(value: Any, kind: Any, name: str) -> Any:
+    """The value as `kind`, its lists as tuples and its tables as dataclasses.
+
+    Raises:
+        InputError: the value does not fit; the sentence calls it `name`.
+    """
+    try:
+        fitted = msgspec.convert(value, kind, dec_hook=_other_kinds)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name} is {_shown(value)}: {_wanted(error, kind)}") from None
+    if isinstance(fitted, float) and not math.isfinite(fitted):
+        raise InputError(f"{name} is {fitted}: give a finite number")
+    return fitted
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to tell somebody whose name is not among those known: the one that was meant, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"give one of {', '.join(known) or 'none'}"
+
+
+class Declared:
+    """Base of the dataclasses that hold settings: every value is checked against the declaration of its field."""
+
+    def __post_init__(self) -> None:
+        """Check every field; whole numbers become floats and lists tuples where the declaration says so."""
+        for name, kind in kinds_of(type(self)).items():
+            object.__setattr__(self, name, fit(getattr(self, name), kind, name))
+
+    @classmethod
+    def of(cls: type[S], options: object, **changes: Any) -> S:
+        """The settings that another object has under the same names, some of them changed."""
+        return cls(**{name: getattr(options, name) for name in kinds_of(cls)} | changes)
+
+    @classmethod
+    def from_table(cls: type[S], table: Mapping[str, Any], source: str) -> S:
+        """The settings that a table of a TOML or JSON file gives; those it leaves out keep their defaults.
+
+        Raises:
+            InputError: an unknown name or a value that does not fit; `source` says where it stands.
+        """
+        return cls(**fit_table(table, kinds_of(cls), source))
+
+
+def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The values of a table, each as the kind declared for its name; hyphens in names count as underscores."""
+    values = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in kinds:
+            raise InputError(f"{source} has an unknown setting {key!r}: {nearest(name, kinds)}")
+        try:
+            values[name] = fit(value, kinds[name], key)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+    return values
+
+
+def kinds_of(cls: type) -> dict[str, Any]:
+    """Types of a dataclass's fields by name, with ranges."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def read_record(path: Path | str, kind: type[T], what: str) -> T:
+    """Read a JSON file as the dataclass that declares its content.
+
+    Args:
+        path: the file.
+        kind: the dataclass.
+        what: the file's content in words, with what writes it, for example "a run (written by `cplsr train`)".
+
+    Raises:
+        InputError: the file cannot be read, is no JSON, or does not fit; the sentence says what is wrong where.
+    """
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=kind)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): give the path of {what}") from None
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path} is not {what}: {_wanted(error)}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no JSON or is damaged ({error}): give the path of {what}") from None
+
+
+def _other_kinds(kind: type, value: Any) -> Any:
+    """Values of kinds that the library does not know itself: paths, which files hold as text."""
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+
+
+_PLAIN = {
+    "`bool`": "true or false",
+    "`str`": "text",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`array`": "a list",
+    "`object`": "a table",
+    "`null`": "nothing",
+    " >= ": " of at least ",
+    " <= ": " of at most ",
+    " > ": " above ",
+}
+
+
+def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
+    """The library's message in plain words: what was wanted, what was given instead, where."""
+    choices = [repr(choice) for choice in _choices(kind) if choice is not None]
+    if choices and str(error).startswith("Invalid enum value"):
+        return f"give {', '.join(choices[:-1])} or {choices[-1]}"
+    text = str(error).removesuffix("`").replace(" - at `$", " at `")
+    for word, plain in _PLAIN.items():
+        text = text.replace(word, plain)
+    text = re.sub(r"Expected (.*?), got (.*?)(?= at `|$)", r"\1 was wanted, not \2", text)
+    text = re.sub(r"Expected ", "give ", text)
+    text = re.sub(r"(\d)\.0\b", r"\1", text)
+    text = text.replace(" at `.", ", in ").replace(" at `[", ", in [").replace("`", "")
+    return text[:1].lower() + text[1:]
+
+
+def _choices(kind: Any) -> list[Any]:
+    """All values of the `Literal` types inside a type."""
+    if typing.get_origin(kind) is typing.Literal:
+        return list(typing.get_args(kind))
+    return [choice for inner in typing.get_args(kind) for choice in _choices(inner)]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
