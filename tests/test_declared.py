@@ -46,7 +46,7 @@ class Record:
         ({"online": 1}, "online is 1: true or false was wanted, not int"),
         ({"images": 1}, "images is 1: give a whole number of at least 2"),
         ({"shots": [1, 0]}, r"shots is \[1, 0\]: give a whole number of at least 1, in \[1\]"),
-        ({"out": 3}, "out is 3: Path was wanted, not int"),
+        ({"out": 3}, "out is 3: path was wanted, not int"),
     ],
 )
 def test_what_does_not_fit_is_told_in_a_sentence(given, sentence):
