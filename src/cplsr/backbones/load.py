@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from cplsr.backbones.backbone import Backbone
@@ -57,6 +58,7 @@ def load_backbone(
     number_format = choose_precision(precision, place)
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
+    _own_weights(model)
     backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling)
     if image_size is not None:
         backbone.resize(image_size, antialias=antialias)
@@ -64,6 +66,16 @@ def load_backbone(
         backbone.bfloat16()
         backbone.precision = "bf16"
     return backbone.to(place)
+
+
+def _own_weights(model: nn.Module) -> None:
+    """Copy every tensor once, into memory of its own that begins where processors like it.
+
+    transformers leaves weights where the file is mapped, at odd addresses, and on some processors a matrix product
+    rounds differently there: the same weights would give other embeddings, depending on the file they came from.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
 
 
 def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
