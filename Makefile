@@ -7,11 +7,12 @@ REPORTED := $(addprefix results/,ablation_112 field_112 sweep sweep_224 final_11
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check format bench soak docs clean
+.PHONY: help demo test processors check format bench soak docs clean
 
 help:
 	@echo "make demo    the main job, offline, on the embedded default"
 	@echo "make test    checks and tests (what continuous integration runs)"
+	@echo "make processors  the tests that ask for the same bits, as on two older processors"
 	@echo "make check   ruff, mypy, import layers"
 	@echo "make format  let ruff rewrite the code's layout"
 	@echo "make bench   every claim about speed, measured (BENCH=--quick for a short run)"
@@ -29,6 +30,11 @@ demo: $(STAMP)
 
 test: check
 	$(BIN)/python -m pytest -n 2 -m "not soak"
+
+EXACT := $(BIN)/python -m pytest -n 2 -m "exact and not soak" --ignore tests/data --ignore tests/app
+processors: $(STAMP)
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(EXACT)
+	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(EXACT)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
