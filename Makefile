@@ -1,9 +1,11 @@
-# Every target sets up .venv by itself, and installs again only when pyproject.toml or constraints.txt changed.
+# Every target sets up .venv by itself, and installs again only when pyproject.toml or constraints.txt changed: for the
+# demo the package alone, for all else also its extras and the tools of its developers.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
-REPORTED := $(addprefix results/,ablation_112 field_112 sweep sweep_224 final_112/results.json final_224b/results.json turned_224/results.json)
+REPORTED := $(addprefix experiments/,ablation_112 field_112 sweep sweep_224 final_112/results.json final_224b/results.json turned_224/results.json)
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -19,13 +21,17 @@ help:
 	@echo "make soak    long tests, and the properties on new random examples"
 	@echo "make docs    the documentation as a web site in site/"
 
-$(STAMP): pyproject.toml constraints.txt
+$(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("cplsr needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt --editable .
+	@touch $@
+
+$(STAMP): $(PACKAGE)
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP)
+demo: $(PACKAGE)
 	$(BIN)/cplsr demo
 
 test: check
