@@ -103,7 +103,10 @@ def test_what_is_not_there(tmp_path):
         gather([])
 
 
-@pytest.mark.parametrize("content", ["{", "\udcff", '{"rows": "\\ud800"}', "[1, 2]", '{"some": "thing"}', "[" * 100_000, ""])
+JSON = ["{", "\udcff", '{"rows": "\\ud800"}', "[1, 2]", '{"some": "thing"}', "[" * 100_000, ""]
+
+
+@pytest.mark.parametrize("content", JSON)
 def test_files_of_other_kinds(tmp_path, content):
     path = tmp_path / "x.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
