@@ -67,8 +67,9 @@ def access_like_folder(path: Path | str) -> None:
     path.chmod(path.parent.stat().st_mode & 0o666)
 
 
-def write_json(path: Path | str, content: Any) -> None:
-    """Write `content` as readable JSON, whole or not at all. Not-a-number is refused, not written."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+def write_json(path: Path | str, content: Any, indent: int | None = 2) -> None:
+    """Write `content` as JSON, whole or not at all; no indent makes it short. Not-a-number is refused, not written."""
+    separators = None if indent else (",", ":")
+    text = json.dumps(content, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
     with new_file(path) as stream:
         stream.write(text + "\n")

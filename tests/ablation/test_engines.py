@@ -42,13 +42,13 @@ def test_what_fails_is_told_and_the_others_go_on(runs, setup, tmp_path):
     assert "layers [9] do not exist" in (ended[1].error or "")
     assert ended[2].error is None
     records = read_records(tmp_path / "out", ["frozen", "CP"])
-    assert [record["row"] for record in records] == ["frozen", "CP"]
+    assert [record.row for record in records] == ["frozen", "CP"]
     frozen, trained = records
-    assert frozen["training"] is None
-    assert trained["training"]["parameters"] == 2 * 32 * 32
-    assert {row["method"] for row in trained["results"]["rows"]} == {"frozen", "CP"}
-    own = next(row for row in trained["results"]["rows"] if row["method"] == "frozen")
-    assert own["accuracy"] == frozen["results"]["rows"][0]["accuracy"]  # the same episodes
+    assert frozen.training is None
+    assert trained.training["parameters"] == 2 * 32 * 32
+    assert {row.method for row in trained.results.rows} == {"frozen", "CP"}
+    own = next(row for row in trained.results.rows if row.method == "frozen")
+    assert own.accuracy == frozen.results.rows[0].accuracy  # the same episodes
     assert [state_of(job) for job in jobs] == ["finished", "begun", "finished"]
 
 

@@ -4,13 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from oracles.report_inputs import BACKBONE
 
 from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.run import perform
 from cplsr.ablation.tuning import choose_rates, read_rates, tuning_jobs
 from cplsr.ablation.workspace import Workspace
 from cplsr.errors import InputError
-from cplsr.files import write_json
+from cplsr.records.run import TrainingRun
 
 
 @pytest.fixture
@@ -25,7 +26,9 @@ def jobs_of(runs, setup, out, rates=(1e-2, 1e-3)):
 
 def pretend(job, accuracy, *, finished=True):
     """As if the training had been done."""
-    write_json(job.folder / "run.json", {"finished": finished, "last_accuracy": accuracy, "best_accuracy": 99.0})
+    results = {"start_accuracy": 1.0, "last_accuracy": accuracy, "best_accuracy": 99.0, "best_episode": 0}
+    run = TrainingRun({}, {"kind": job.run.adapter}, BACKBONE, {}, {}, finished=finished, seconds=1.0, **results)
+    run.write(job.folder)
 
 
 def test_short_trainings_of_every_row_shot_and_rate_but_one_seed(runs, setup, tmp_path):

@@ -1,8 +1,11 @@
 """All measures together on tiny domains."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from cplsr import attach, detach, load_adapter, save_adapter
 from cplsr.analysis import analyze as module
@@ -10,10 +13,10 @@ from cplsr.analysis.analyze import analyze, file_stems, one_class_after_another
 from cplsr.analysis.bound import NOT_ESTIMATED, bound_terms, proxy_distance, unit_moments
 from cplsr.analysis.drift import drift
 from cplsr.analysis.spread import within_between
-from cplsr.analysis.umap_view import Panel
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
+from cplsr.records.analysis import Panel
 
 SMALL = {"way": 3, "shots": (1, 2), "entropy_images": 3, "workers": 0}
 
@@ -78,7 +81,7 @@ def test_without_an_adapter_only_the_frozen_backbone_is_told(backbone, color_dom
     assert found.domains["leaf"].after is None
     assert found.domains["leaf"].before.proxy_distance is None
     assert found.settings["base"] is None
-    assert found.cost == found.panels == found.pictures == ()
+    assert found.cost == found.panels == found.attention == ()
 
 
 def test_other_adapters_have_no_heads_and_prompts_get_a_remark(backbone, tmp_path, color_domain):
@@ -89,14 +92,15 @@ def test_other_adapters_have_no_heads_and_prompts_get_a_remark(backbone, tmp_pat
     assert found.heads == ()
     assert found.adapter["name"] == "prompts"
     assert any("prompts" in note for note in found.notes)
-    assert len(found.pictures) == 1
+    assert len(found.attention) == 1
 
 
 def test_pictures_are_of_images_of_different_classes_and_named_after_their_domain(backbone, stored, color_domain):
     found = analyze(backbone, stored, {"a/b: [c]": color_domain()}, attention_images=3, **SMALL)
-    assert [picture.file for picture in found.pictures] == [f"attention/a_b_c-{n}.png" for n in range(3)]
-    assert len({picture.image.split("/")[0] for picture in found.pictures}) == 3
-    assert found.pictures[0].picture.width > found.pictures[0].picture.height > 2 * 144
+    assert [picture.file for picture in found.attention] == [f"attention/a_b_c-{n}.png" for n in range(3)]
+    assert len({picture.image.split("/")[0] for picture in found.attention}) == 3
+    picture = Image.open(io.BytesIO(found.attention[0].png))
+    assert picture.width > picture.height > 2 * 144
 
 
 def test_panels_come_before_and_after_for_every_domain(backbone, stored, color_domain, monkeypatch):

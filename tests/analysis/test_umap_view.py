@@ -3,13 +3,15 @@
 import json
 import sys
 import types
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from cplsr.analysis import umap_view
-from cplsr.analysis.umap_view import Panel, coordinates, draw_panels, make_panel, panels_to_json, require_umap
+from cplsr.analysis.umap_view import coordinates, draw_panels, make_panel, require_umap
 from cplsr.errors import InputError
+from cplsr.records.analysis import Panel
 
 
 @pytest.fixture
@@ -43,9 +45,9 @@ def test_a_panel_holds_plain_numbers_in_the_order_of_the_images(stand_in):
     panel = make_panel("leaf", "after", ("a", "b"), vectors, np.array([0, 1, 0, 1, 0, 1]))
     x, y = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0), (1.0, 4.0, 7.0, 10.0, 13.0, 16.0)
     assert panel == Panel("leaf", "after", ("a", "b"), (0, 1, 0, 1, 0, 1), x, y)
-    content = json.loads(json.dumps(panels_to_json([panel])))
-    assert content["panels"][0]["x"] == [0, 3, 6, 9, 12, 15]
-    assert set(content["panels"][0]) == {"domain", "stage", "classes", "labels", "x", "y"}
+    content = json.loads(json.dumps(asdict(panel)))
+    assert content["x"] == [0, 3, 6, 9, 12, 15]
+    assert set(content) == {"domain", "stage", "classes", "labels", "x", "y"}
 
 
 def test_too_few_images_are_refused(stand_in):

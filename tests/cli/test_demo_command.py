@@ -10,7 +10,7 @@ from rich.console import Console
 from cplsr.cli import VERBS
 from cplsr.cli.demo import NEXT, Demo, close, first_images, outcome
 from cplsr.data.open import open_domain
-from cplsr.evaluation.results import PairedRow, Results
+from cplsr.records.results import PairedRow, Results
 from cplsr.training.loop import TrainingResult
 
 

@@ -17,7 +17,7 @@ from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.cli.evaluate import default_adapter_name, main, show_tables, split_name
 from cplsr.errors import InputError
-from cplsr.evaluation.results import Results, Row
+from cplsr.records.results import Results, Row
 
 
 @pytest.fixture(autouse=True)

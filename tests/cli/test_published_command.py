@@ -8,7 +8,7 @@ import pytest
 from cplsr.cli.published import main
 from cplsr.errors import InputError
 from cplsr.evaluation.published import TABLES
-from cplsr.evaluation.results import Results, Row
+from cplsr.records.results import Results, Row
 
 
 @pytest.fixture
@@ -110,5 +110,5 @@ def test_what_is_not_comparable_is_said(results_file, capsys):
         assert words in text
     with pytest.raises(InputError, match="the results are on leaf, the paper's on ChestX"):
         main(["mini", "--beside", results_file(["leaf"])])
-    with pytest.raises(InputError, match="cannot be read as evaluation results"):
+    with pytest.raises(InputError, match="is not results"):
         main(["mini", "--beside", "no-such-file.json"])

@@ -14,7 +14,7 @@ from cplsr.evaluation.published import (
     published_table,
     remarks_on_data,
 )
-from cplsr.evaluation.results import Results, Row
+from cplsr.records.results import Results, Row
 
 LABELS = {
     "mini": "results_mini",

@@ -4,14 +4,13 @@ import json
 import pytest
 
 from cplsr.errors import InputError
-from cplsr.evaluation.results import (
+from cplsr.records.results import (
     CalibrationBin,
     CalibrationRow,
     ConfusionRow,
     PairedRow,
     Results,
     Row,
-    read_results,
 )
 
 
@@ -74,8 +73,8 @@ def test_the_file_has_the_documented_keys(tmp_path, results):
     ]  # fmt: skip
     assert list(content["paired"][0]) == ["method", "against", "target", "shot", "difference", "ci95", "wins"]
     assert content["confusion"] == [
-        {"method": "cp", "target": "A", "shot": 5, "classes": ["x", "y"], "counts": [[3, 1], [2, 2]],
-         "recall": [0.75, 0.5]}
+        {"method": "cp", "target": "A", "shot": 5, "classes": ["x", "y"],
+         "counts": [[[0, 3], [1, 1]], [[0, 2], [1, 2]]], "recall": [0.75, 0.5]}
     ]  # fmt: skip
     assert content["calibration"] == [
         {"method": "cp", "target": "A", "shot": 5, "temperature": 20.0, "ece": 0.1,
@@ -86,7 +85,7 @@ def test_the_file_has_the_documented_keys(tmp_path, results):
 def test_written_and_read_is_the_same(tmp_path, results):
     results.write(tmp_path / "results.json")
 
-    assert read_results(tmp_path / "results.json") == results
+    assert Results.read(tmp_path / "results.json") == results
 
 
 def test_files_of_earlier_versions_are_read(tmp_path, results):
@@ -94,7 +93,7 @@ def test_files_of_earlier_versions_are_read(tmp_path, results):
     del content["confusion"], content["calibration"]
     (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
 
-    assert read_results(tmp_path / "old.json") == dataclasses.replace(results, confusion=(), calibration=())
+    assert Results.read(tmp_path / "old.json") == dataclasses.replace(results, confusion=(), calibration=())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{}], "averages": []}'])
@@ -102,5 +101,5 @@ def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "file.json"
     path.write_text(text, encoding="utf-8")
 
-    with pytest.raises(InputError, match="cannot be read as evaluation results"):
-        read_results(path)
+    with pytest.raises(InputError, match=r"file.json (is not results|is no JSON)"):
+        Results.read(path)

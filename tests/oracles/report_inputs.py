@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from cplsr.evaluation.results import (
+from cplsr.records.results import (
     CalibrationBin,
     CalibrationRow,
     ConfusionRow,
@@ -128,6 +128,10 @@ def write_run(folder: Path, *, episodes: int = 60, finished: bool = True, layers
         "threads": 2,
         "finished": finished,
         "seconds": 45.7,
+        "start_accuracy": 51.4,
+        "last_accuracy": 53.4,
+        "best_accuracy": 53.4,
+        "best_episode": episodes,
     }
     lines = []
     for episode in range(episodes + 1):
@@ -179,7 +183,7 @@ def analysis(domains: tuple[str, ...] = ("landcover", "leaf"), classes: tuple[st
         ],
         "cost": [
             {"adapter": name, "image_size": size, "tokens": (size // 16) ** 2 + 1, "parameters": parameters,
-             "flops": 1e9 * (size / 112) ** 2 * factor, "seconds": 0.01 * (size / 112) ** 2 * factor}
+             "flops": round(1e9 * (size / 112) ** 2 * factor), "seconds": 0.01 * (size / 112) ** 2 * factor}
             for name, parameters, factor in (("frozen", 0, 1.0), ("CP", 73728, 1.02), ("attn_scale", 10**6, 1.1))
             for size in (112, 224, 448)
         ],

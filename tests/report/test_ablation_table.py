@@ -1,11 +1,15 @@
 """Figures of the ablation table against the same figures worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.report_inputs import BACKBONE
 
+from cplsr.records.ablation import AblationRun
+from cplsr.records.results import PairedRow, Results, Row
 from cplsr.report.ablation_table import Estimate, combined, table_of
 
 
@@ -14,21 +18,19 @@ def record(row, seed, figures, *, shot=5, kind="coalescent", episodes=100, train
     rows, paired = [], []
     method = "frozen" if kind == "frozen" else row
     for target, (accuracy, ci95, difference, paired_ci95) in figures.items():
-        same = {"target": target, "shot": shot}
-        size = {"way": 5, "query": 15, "episodes": episodes}
         if kind != "frozen":
-            rows.append({"method": "frozen", **same, **size, "accuracy": accuracy - difference, "ci95": ci95})
-            paired.append({"method": row, "against": "frozen", **same, "difference": difference, "ci95": paired_ci95})
-        rows.append({"method": method, **same, **size, "accuracy": accuracy, "ci95": ci95})
-    return {
-        "row": row,
-        "shot": shot,
-        "seed": seed,
-        "settings": {} if kind == "frozen" else {"episodes": training_episodes},
-        "adapter": {"kind": kind, "options": {}},
-        "backbone": {"fingerprint": "f", "image_size": 32},
-        "results": {"rows": rows, "paired": paired, "flags": list(flags)},
-    }
+            rows.append(Row("frozen", target, shot, 5, 15, episodes, seed, None, accuracy - difference, ci95))
+            paired.append(PairedRow(row, "frozen", target, shot, difference, paired_ci95, 0.5))
+        rows.append(Row(method, target, shot, 5, 15, episodes, seed, None, accuracy, ci95))
+    return AblationRun(
+        row=row,
+        shot=shot,
+        seed=seed,
+        settings={} if kind == "frozen" else {"episodes": training_episodes},
+        adapter={"kind": kind, "options": {}},
+        backbone=BACKBONE,
+        results=Results(tuple(rows), tuple(paired), flags=tuple(flags)),
+    )
 
 
 RECORDS = [
@@ -67,11 +69,10 @@ def test_shots_stand_beside_each_other_or_are_chosen():
 
 def test_what_the_trainings_cost_is_averaged_over_them():
     trained = [
-        {**each, "training": {"parameters": 147_456, "seconds": seconds}, "seconds_per_target_episode": 0.125}
+        replace(each, training={"parameters": 147_456, "seconds": seconds}, seconds_per_target_episode=0.125)
         for each, seconds in zip(RECORDS[:2], (100.4, 201.0), strict=True)
     ]
-    untrained = [{**each, "training": None} for each in RECORDS[2:]]
-    table = table_of([*trained, *untrained])
+    table = table_of([*trained, *RECORDS[2:]])
     assert table.columns[-3:] == ("trained\nparameters", "training\nseconds", "seconds per\ntarget episode")
     assert [cell.text for cell in table.rows[0][-3:]] == ["147,456", "151", "0.12"]
     assert [cell.text for cell in table.rows[1][-3:]] == ["", "", ""]
@@ -79,8 +80,8 @@ def test_what_the_trainings_cost_is_averaged_over_them():
 
 def test_a_row_of_fewer_episodes_is_never_the_best_and_is_told_of():
     few = record("PMF", 0, {"A": (99.0, 9.0, 2.0, 1.0), "B": (99.0, 9.0, 2.0, 1.0)})
-    for row in few["results"]["rows"]:
-        row["episodes"] = 7 if row["method"] == "PMF" else 100
+    rows = tuple(replace(row, episodes=7 if row.method == "PMF" else 100) for row in few.results.rows)
+    few = replace(few, results=replace(few.results, rows=rows))
     table = table_of([*RECORDS, few])
     assert not any(cell.bold for cell in table.rows[2])
     assert table.rows[0][1].bold
@@ -90,11 +91,11 @@ def test_a_row_of_fewer_episodes_is_never_the_best_and_is_told_of():
 
 def test_methods_beside_each_other_declare_what_they_train_and_see():
     methods = [
-        {
-            **record(name.upper(), 0, {"A": (60.0, 0.3, 0.0, 0.1)}),
-            "method": {"name": name},
-            "declared": {"trains": "backbone", "sees": f"what {name} sees"},
-        }
+        replace(
+            record(name.upper(), 0, {"A": (60.0, 0.3, 0.0, 0.1)}),
+            method={"name": name},
+            declared={"trains": "backbone", "sees": f"what {name} sees"},
+        )
         for name in ("pmf", "fwt")
     ]
     table = table_of(methods)

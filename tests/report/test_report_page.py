@@ -111,14 +111,14 @@ def test_the_same_sources_give_the_same_page(everything, tmp_path):
 def test_hostile_names_stay_text(tmp_path):
     folder = tmp_path / "h"
     folder.mkdir()
-    classes = (HOSTILE, "</style>", "\ud800", "a & b", "\x00")
+    classes = (HOSTILE, "</style>", "\ufffe", "a & b", "\x00")
     results = report_inputs.results((HOSTILE, "leaf"), methods=("frozen", HOSTILE), classes=classes, flags=(HOSTILE,))
     (folder / "r.json").write_text(json.dumps(results.to_json()))
     content = report_inputs.analysis((HOSTILE,), classes)
     content["notes"] = [HOSTILE]
     content["cost"][0]["adapter"] = HOSTILE
     report_inputs.write_analysis(folder / "analysis", content, classes)
-    write_report([folder], folder / "r.html", title=HOSTILE, command=f"cplsr report {HOSTILE}")
+    write_report([folder], folder / "r.html", title=HOSTILE, command=f"cplsr report {HOSTILE} \ud800")
     reader = read(folder / "r.html")
     assert reader.tags.count("script") == 1
     assert reader.tags.count("img") == 1

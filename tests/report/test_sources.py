@@ -7,7 +7,8 @@ import pytest
 from oracles import report_inputs
 
 from cplsr.errors import InputError
-from cplsr.report.sources import gather, name_of
+from cplsr.records.public import public_path
+from cplsr.report.sources import gather
 
 
 @pytest.fixture
@@ -58,12 +59,12 @@ def test_nothing_is_taken_twice(everything):
 
 def test_the_contents_arrive(everything):
     material = gather([everything])
-    training, analysis = material.trainings[0], material.analyses[0]
-    assert len(training.episodes) == 60
+    training, analysis = material.trainings[0], material.analyses[0].analysis
+    assert len(training.steps) == 60
     assert [episode for episode, _, _ in training.validations] == [0, 20, 40, 60]
     assert len(training.distances) == 6
-    assert analysis.domains[0].after.within_between == pytest.approx(2.1)
-    assert (analysis.domains[0].cosine, analysis.domains[0].shift) == (0.987, 0.065)
+    assert analysis.domains["landcover"].after.within_between == pytest.approx(2.1)
+    assert (analysis.domains["landcover"].drift.cosine, analysis.domains["landcover"].drift.shift) == (0.987, 0.065)
     assert [panel.stage for panel in analysis.panels] == ["before", "after"] * 2
     assert analysis.attention[0].png.startswith(b"\x89PNG")
     assert [str(row[0].text) for row in material.ablations[0].table.rows] == ["frozen", "CP + PE + SST", "AttnScale"]
@@ -82,10 +83,11 @@ def test_what_is_infinite_is_null_in_the_file(tmp_path):
     content["heads"][0]["condition"] = None
     content["domains"]["leaf"]["drift"]["shift"] = None
     del content["domains"]["landcover"]["drift"]  # written before there was one
-    analysis = gather([report_inputs.write_analysis(tmp_path / "a", content)]).analyses[0]
-    assert analysis.domains[1].before.within_between == float("inf")
+    analysis = gather([report_inputs.write_analysis(tmp_path / "a", content)]).analyses[0].analysis
+    assert analysis.domains["leaf"].before.within_between == float("inf")
     assert analysis.heads[0].condition == float("inf")
-    assert [domain.shift for domain in analysis.domains] == [None, float("inf")]
+    assert analysis.domains["landcover"].drift is None
+    assert analysis.domains["leaf"].drift.shift == float("inf")
 
 
 def refuses(path, match):
@@ -101,7 +103,10 @@ def test_what_is_not_there(tmp_path):
         gather([])
 
 
-@pytest.mark.parametrize("content", ["{", "\udcff", "[1, 2]", '{"some": "thing"}', "[" * 100_000, ""])
+JSON = ["{", "\udcff", '{"rows": "\\ud800"}', "[1, 2]", '{"some": "thing"}', "[" * 100_000, ""]
+
+
+@pytest.mark.parametrize("content", JSON)
 def test_files_of_other_kinds(tmp_path, content):
     path = tmp_path / "x.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
@@ -115,24 +120,26 @@ def test_results_without_rows_or_with_wrong_figures(tmp_path):
     refuses(path, "holds no accuracies")
     for key, value in (("accuracy", "high"), ("ci95", [1]), ("shot", None), ("accuracy", float("nan"))):
         path.write_text(json.dumps({**content, "rows": [{**content["rows"][0], key: value}]}))
-        with pytest.raises(InputError, match="cannot be read as evaluation results"):
-            gather([path])
+        refuses(path, rf"in rows\[0\]\.{key}$" if value == value else "is no JSON or is damaged")
     confusion = [{**content["confusion"][0], "classes": ["one"]}]
     path.write_text(json.dumps({**content, "confusion": confusion}))
-    refuses(path, "are not those of 1 classes")
+    refuses(path, r"that of 1 classes, in confusion\[0\]$")
+    confusion = [{**content["confusion"][0], "recall": [0.5]}]
+    path.write_text(json.dumps({**content, "confusion": confusion}))
+    refuses(path, r"are not those of 7 classes, in confusion\[0\]$")
 
 
 def test_damaged_runs(everything):
     metrics = everything / "run" / "metrics.jsonl"
     whole = metrics.read_text()
     metrics.write_text(whole[:-20])
-    refuses(everything / "run", "cannot be read as a training run")
+    refuses(everything / "run", r"metrics\.jsonl is no JSON or is damaged .*`cplsr train`")
     metrics.write_text('{"episode": 1, "loss": "low", "images_per_second": 2}\n')
-    refuses(everything / "run", "cannot be read as a training run")
+    refuses(everything / "run", r"metrics\.jsonl is not the metrics of a run .*not text, in \[0\]\.loss$")
     metrics.unlink()
-    assert gather([everything / "run"]).trainings[0].episodes == ()
+    assert gather([everything / "run"]).trainings[0].steps == []
     (everything / "run" / "run.json").write_text('{"settings": []}')
-    refuses(everything / "run", "cannot be read as a training run")
+    refuses(everything / "run", r"run\.json is not a run .*a table was wanted, not a list, in settings$")
 
 
 @pytest.mark.parametrize("key", ["domains", "heads", "cost", "umap", "attention", "notes", "backbone"])
@@ -141,7 +148,7 @@ def test_an_analysis_that_lacks_something(tmp_path, key):
     folder = report_inputs.write_analysis(tmp_path / "a", content)
     del content[key]
     (folder / "analysis.json").write_text(json.dumps(content))
-    refuses(folder, "cannot be read as an analysis")
+    refuses(folder, f"analysis.json is not an analysis .*missing required field {key}")
 
 
 def test_pictures_must_be_pictures_and_within_the_folder(tmp_path):
@@ -161,7 +168,7 @@ def test_panels_must_fit_together(tmp_path):
     (folder / "umap.json").write_text(json.dumps({"panels": [panel]}))
     refuses(folder, "2 labels, 1 x and 1 y")
     (folder / "umap.json").unlink()
-    refuses(folder, "cannot be read as an analysis")
+    refuses(folder, r"umap\.json cannot be read")
 
 
 def test_a_damaged_ablation(everything):
@@ -169,14 +176,14 @@ def test_a_damaged_ablation(everything):
     content = json.loads(path.read_text())
     content["results"]["rows"][0]["accuracy"] = "x"
     path.write_text(json.dumps(content))
-    refuses(everything / "ablation", "cannot be read as an ablation")
+    refuses(everything / "ablation", r"is not a run of an ablation .*not text, in results\.rows\[0\]\.accuracy$")
 
 
 def test_names_do_not_tell_where_things_are_kept(tmp_path, monkeypatch):
     inner = tmp_path / "home" / "me" / "runs" / "demo"
     inner.mkdir(parents=True)
-    assert name_of(inner) == "runs/demo"
+    assert public_path(inner) == "runs/demo"
     monkeypatch.chdir(tmp_path / "home" / "me")
-    assert name_of(inner) == "runs/demo"
-    assert name_of(tmp_path / "home") == f"{tmp_path.name}/home"
+    assert public_path(inner) == "runs/demo"
+    assert public_path(tmp_path / "home") == f"{tmp_path.name}/home"
     shutil.rmtree(inner)

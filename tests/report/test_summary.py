@@ -5,8 +5,9 @@ import math
 import pytest
 from oracles import report_inputs
 
-from cplsr.evaluation.results import PairedRow, Results, Row
-from cplsr.report.material import Material, training_of
+from cplsr.records.results import PairedRow, Results, Row
+from cplsr.records.run import TrainingRun, read_metrics
+from cplsr.report.material import Material, Training
 from cplsr.report.summary import (
     average_difference,
     duration,
@@ -81,10 +82,7 @@ def test_tiles_call_chance_chance():
 
 
 def read_run(folder):
-    import json
-
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return training_of("run", json.loads((folder / "run.json").read_text()), [json.loads(line) for line in lines])
+    return Training("run", TrainingRun.read(folder), tuple(read_metrics(folder)))
 
 
 def test_a_training_in_words(tmp_path):

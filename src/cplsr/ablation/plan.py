@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from cplsr.adapters.kinds import accepts_option
 from cplsr.errors import InputError
-from cplsr.evaluation.results import FROZEN
 from cplsr.methods.base import Adaptation
 from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
+from cplsr.records.results import FROZEN
 from cplsr.training.objective import Objective
 from cplsr.training.settings import TrainingSettings
 

@@ -22,10 +22,12 @@ from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
-from cplsr.evaluation.results import Results
-from cplsr.files import write_json
 from cplsr.methods.measure import measure_adaptation
 from cplsr.methods.registry import FULL, find_method
+from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
+from cplsr.records.public import public
+from cplsr.records.results import Results
+from cplsr.records.run import RUN, TrainingRun
 from cplsr.training.loop import TrainingResult, train
 from cplsr.training.run_folder import told_differences
 
@@ -67,18 +69,22 @@ class Job:
 
 def state_of(job: Job) -> State:
     """How far a run is. One that was begun with other settings is an error: its files are never mixed with new ones."""
-    wanted = job.decides()
-    for state, file in (("finished", job.record), ("begun", job.folder / "run.json")):
-        if file is not None and file.is_file():
-            old = read_record(file)
-            parts = [part for part in wanted if part in old]
-            if changes := [change for part in parts for change in told_differences(old[part], wanted[part])]:
-                raise InputError(
-                    f"{job.run.title!r} was {state} with other settings ({'; '.join(changes)}; see {file}): give the "
-                    "same ones, or another --out"
-                )
-            return state  # type: ignore[return-value]
-    return "not begun"
+    state: State
+    old: AblationRun | TrainingRun
+    if job.record is not None and job.record.is_file():
+        state, old, file = "finished", AblationRun.read(job.record), job.record
+    elif (job.folder / RUN).is_file():
+        state, old, file = "begun", TrainingRun.read(job.folder), job.folder / RUN
+    else:
+        return "not begun"
+    wanted = public(job.decides())
+    parts = [(before, after) for part, after in wanted.items() if (before := getattr(old, part, None)) is not None]
+    if changes := [change for before, after in parts for change in told_differences(before, after)]:
+        raise InputError(
+            f"{job.run.title!r} was {state} with other settings ({'; '.join(changes)}; see {file}): give the same "
+            "ones, or another --out"
+        )
+    return state
 
 
 def perform(job: Job, workspace: Workspace) -> None:
@@ -90,20 +96,19 @@ def perform(job: Job, workspace: Workspace) -> None:
         return
     training = None if job.run.frozen else train_run(job, workspace)
     results, seconds = measure(job, workspace)
-    content = {
-        "row": job.run.row,
-        "shot": job.run.settings.shot,
-        "seed": job.run.settings.seed,
+    AblationRun(
+        row=job.run.row,
+        shot=job.run.settings.shot,
+        seed=job.run.settings.seed,
         **job.decides(),
-        "backbone": workspace.backbone.description(),
-        "results": results.to_json(),
-        "training": None if training is None else _told(training, count_parameters(job.run, workspace)),
-        "declared": declared(job.run),
-        "seconds_per_target_episode": None if seconds is None else round(seconds, 3),
-        "command": job.command,
-        "versions": versions(),
-    }
-    write_json(job.record, content)
+        backbone=workspace.backbone.description(),
+        results=results,
+        training=None if training is None else _told(training, count_parameters(job.run, workspace)),
+        declared=declared(job.run),
+        seconds_per_target_episode=None if seconds is None else round(seconds, 3),
+        command=job.command,
+        versions=versions(),
+    ).write(job.record)
 
 
 def train_run(job: Job, workspace: Workspace) -> TrainingResult:
@@ -166,7 +171,7 @@ def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
     return min((seconds for seconds in times if seconds is not None), default=None)
 
 
-def declared(run: Run) -> dict[str, str]:
+def declared(run: Run) -> Declaration:
     """What the run trains and what it may look at, in words."""
     if run.frozen:
         return {"trains": "nothing", "sees": "nothing"}
@@ -190,23 +195,11 @@ def count_parameters(run: Run, workspace: Workspace) -> int:
         return sum(parameter.numel() for parameter in adapter.parameters())
 
 
-def read_record(file: Path) -> dict[str, Any]:
-    """A file that a run wrote."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file} cannot be read ({error}): remove it, and that run is done again") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{file} is not the record of a run: remove it, and that run is done again")
-    return content
-
-
-def read_records(out: Path, rows: Iterable[str]) -> list[dict[str, Any]]:
+def read_records(out: Path, rows: Iterable[str]) -> list[AblationRun]:
     """The records of all finished runs in a folder: those of the given rows first and in their order, then others."""
-    found = [read_record(file) for file in sorted(out.glob("*-seed*.json"))]
     order = {row: place for place, row in enumerate(rows)}
-    records = [record for record in found if {"row", "shot", "seed", "results"} <= record.keys()]
-    return sorted(records, key=lambda r: (order.get(r["row"], len(order)), r["row"], r["shot"], r["seed"]))
+    records = [AblationRun.read(file) for file in out.glob("*-seed*.json")]
+    return sorted(records, key=lambda r: (order.get(r.row, len(order)), r.row, r.shot, r.seed))
 
 
 def _adapter_options(run: Run) -> dict[str, Any]:
@@ -228,7 +221,7 @@ def _adapt(run: Run) -> dict[str, Any]:
     return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
 
 
-def _told(result: TrainingResult, parameters: int) -> dict[str, Any]:
+def _told(result: TrainingResult, parameters: int) -> TrainingOutcome:
     return {
         "start_accuracy": result.start_accuracy,
         "best_accuracy": result.best_accuracy,

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from cplsr.ablation.plan import Run, slug
-from cplsr.ablation.run import Job, read_record
+from cplsr.ablation.run import Job
 from cplsr.ablation.workspace import Setup
+from cplsr.declared import read_record
 from cplsr.errors import InputError
 from cplsr.files import write_json
+from cplsr.records.run import RUN, TrainingRun
 from cplsr.training.settings import TrainingSettings
 
 FILE = "tuning.json"
+
+
+class Tuned(TypedDict):
+    """The rate chosen for a row, and what it was chosen by."""
+
+    rate: float
+    validation_accuracy: dict[str, float]
+    failed: list[str]
+    episodes: int
+    shots: list[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """The content of tuning.json."""
+
+    rows: dict[str, Tuned]
 
 
 def tuning_jobs(
@@ -50,9 +71,7 @@ def choose_rates(jobs: Sequence[Job], out: Path) -> dict[str, float]:
 
 def read_rates(out: Path) -> dict[str, float]:
     """The rates chosen earlier, by row; none where no tuning took place."""
-    if not (out / FILE).is_file():
-        return {}
-    return {row: float(entry["rate"]) for row, entry in read_record(out / FILE)["rows"].items()}
+    return {row: entry["rate"] for row, entry in _read(out / FILE).items()}
 
 
 def _job(run: Run, setup: Setup, out: Path) -> Job:
@@ -66,10 +85,8 @@ def _short(settings: TrainingSettings, rate: float, episodes: int) -> TrainingSe
 
 
 def _last_accuracy(job: Job) -> float | None:
-    if not (job.folder / "run.json").is_file():
-        return None
-    told = read_record(job.folder / "run.json")
-    return float(told["last_accuracy"]) if told["finished"] else None
+    told = TrainingRun.read(job.folder) if (job.folder / RUN).is_file() else None
+    return told.last_accuracy if told is not None and told.finished else None
 
 
 def _all_known(found: list[float | None]) -> list[float]:
@@ -80,7 +97,7 @@ def _all_known(found: list[float | None]) -> list[float]:
 def _write(
     file: Path, jobs: Sequence[Job], means: Mapping[str, Mapping[float, float]], chosen: Mapping[str, float]
 ) -> None:
-    rows = read_record(file)["rows"] if file.is_file() else {}
+    rows = _read(file)
     for row, rate in chosen.items():
         tried = [job for job in jobs if job.run.row == row]
         rows[row] = {
@@ -91,7 +108,11 @@ def _write(
             "shots": sorted({job.run.settings.shot for job in tried}),
             "seed": tried[0].run.settings.seed,
         }
-    write_json(file, {"rows": rows})
+    write_json(file, asdict(_Tuning(rows)))
+
+
+def _read(file: Path) -> dict[str, Tuned]:
+    return read_record(file, _Tuning, "chosen rates (written by `cplsr ablate`)").rows if file.is_file() else {}
 
 
 def _rates(jobs: Sequence[Job]) -> list[float]:

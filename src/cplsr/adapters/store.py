@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,10 @@ from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import is_offline, versions
 from cplsr.errors import InputError
-from cplsr.files import access_like_folder, new_folder, write_json
+from cplsr.files import access_like_folder, new_folder
+from cplsr.records.adapter import DESCRIPTION, AdapterInfo
 
-TENSORS, DESCRIPTION = "adapter.safetensors", "adapter.json"
-_FORMAT = 1
-
-
-@dataclass(frozen=True)
-class AdapterInfo:
-    """What `adapter.json` says."""
-
-    folder: Path
-    kind: str
-    options: dict[str, Any]
-    backbone: dict[str, Any]
-    info: dict[str, Any]
-    versions: dict[str, str]
-    fingerprint: str
-    sha256: str
+TENSORS = "adapter.safetensors"
 
 
 def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
@@ -52,17 +36,15 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
         # One entry of metadata only: several would be written in a random order, and equal adapters be unequal files.
         save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
         access_like_folder(folder / TENSORS)
-        description = {
-            "format": _FORMAT,
-            "kind": adapter.kind,
-            "options": adapter.options,
-            "backbone": backbone.description(),
-            "info": info,
-            "versions": versions(),
-            "fingerprint": adapter.fingerprint,
-            "sha256": _sha256(folder / TENSORS),
-        }
-        write_json(folder / DESCRIPTION, description)
+        AdapterInfo(
+            kind=adapter.kind,
+            options=adapter.options,
+            backbone=backbone.description(),
+            info=info,
+            versions=versions(),
+            fingerprint=adapter.fingerprint,
+            sha256=_sha256(folder / TENSORS),
+        ).write(folder)
     return path
 
 
@@ -74,8 +56,8 @@ def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
     """
     stored = read_adapter_info(source)
     tensors = _read_tensors(stored)
-    attach(backbone, stored.kind, **stored.options)
     try:
+        _attach(backbone, stored)
         _fill(backbone, tensors, stored)
     except InputError:
         detach(backbone)
@@ -91,17 +73,7 @@ def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
 
 def read_adapter_info(source: str | Path) -> AdapterInfo:
     """Read what an adapter is without loading it."""
-    folder = find_adapter(source)
-    try:
-        content = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        if content["format"] != _FORMAT:
-            raise InputError(
-                f"{folder / DESCRIPTION} has format {content['format']}, this version reads {_FORMAT}: update cplsr"
-            )
-        fields = ("kind", "options", "backbone", "info", "versions", "fingerprint", "sha256")
-        return AdapterInfo(folder=folder, **{name: content[name] for name in fields})
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / DESCRIPTION} is damaged ({error}): save or download the adapter again") from error
+    return AdapterInfo.read(find_adapter(source))
 
 
 def find_adapter(source: str | Path) -> Path:
@@ -167,6 +139,17 @@ def _read_tensors(stored: AdapterInfo) -> dict[str, Tensor]:
         return load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is not readable ({error}): save or download the adapter again") from error
+
+
+def _attach(backbone: Backbone, stored: AdapterInfo) -> None:
+    """A new adapter with the stored options, which anybody may have edited."""
+    try:
+        attach(backbone, stored.kind, **stored.options)
+    except (TypeError, AttributeError, OverflowError, RuntimeError) as error:
+        raise InputError(
+            f"{stored.folder / DESCRIPTION} has options that a {stored.kind} adapter cannot have ({error}): save or "
+            "download the adapter again"
+        ) from error
 
 
 def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -> None:

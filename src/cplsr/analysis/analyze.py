@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,22 +17,34 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, detach
 from cplsr.adapters.coalescent import Coalescent
-from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.analysis.attention import AttentionEntropy, attention_entropy, cls_attention
 from cplsr.analysis.attention_view import attention_picture
 from cplsr.analysis.bound import NOT_ESTIMATED, PROXY_FOLDS, PROXY_IMAGES, bound_terms, proxy_distance, unit_moments
 from cplsr.analysis.cost import cost_rows
 from cplsr.analysis.drift import drift
-from cplsr.analysis.findings import ATTENTION, Analysis, AttentionPicture, DomainAnalysis, Measures
-from cplsr.analysis.spectra import HeadChange, head_changes
+from cplsr.analysis.spectra import head_changes
 from cplsr.analysis.spread import within_between
-from cplsr.analysis.umap_view import Panel, Stage, make_panel, require_umap
+from cplsr.analysis.umap_view import make_panel, require_umap
 from cplsr.data.decode import decode
 from cplsr.environment import installed_version, versions
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import Embeddings, embed_domain
 from cplsr.progress import progress_bar
+from cplsr.records.adapter import AdapterInfo
+from cplsr.records.analysis import (
+    ATTENTION,
+    UMAP,
+    Analysis,
+    AnalyzedAdapter,
+    AttentionPicture,
+    DomainAnalysis,
+    HeadChange,
+    Measures,
+    Panel,
+    Stage,
+)
 from cplsr.reservation.moments import choose_statistics_images
 
 if TYPE_CHECKING:
@@ -112,7 +125,7 @@ def analyze(
         return seen
 
     seen: dict[Stage, dict[str, _Seen]] = {"before": {name: look(name) for name in chosen}}
-    adapter: dict[str, Any] | None = None
+    adapter: AnalyzedAdapter | None = None
     heads: tuple[HeadChange, ...] = ()
     if stored is not None:
         seen["after"], told, heads = _with_adapter(backbone, stored, chosen, look)
@@ -128,8 +141,9 @@ def analyze(
         domains={name: _measure_domain(name, seen, base_name, settings) for name in chosen},
         heads=heads,
         cost=cost_rows(backbone) if cost else (),
+        umap=UMAP if umap else None,
         panels=_panels(seen) if umap else (),
-        pictures=_pictures(samples, seen),
+        attention=_pictures(samples, seen),
         notes=tuple(notes),
     )
 
@@ -190,13 +204,13 @@ def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int6
 
 def _with_adapter(
     backbone: Backbone, stored: AdapterInfo, chosen: Mapping[str, Domain], look: Callable[[str], _Seen]
-) -> tuple[dict[str, _Seen], dict[str, Any], tuple[HeadChange, ...]]:
+) -> tuple[dict[str, _Seen], AnalyzedAdapter, tuple[HeadChange, ...]]:
     """Look at all domains with the adapter on, and at the adapter itself; it is taken off again."""
     load_adapter(backbone, stored.folder)
     try:
         adapter = adapter_of(backbone)
         parameters = sum(parameter.numel() for parameter in adapter.parameters())
-        told = {"kind": stored.kind, "fingerprint": adapter.fingerprint, "parameters": parameters}
+        told = AnalyzedAdapter(kind=stored.kind, fingerprint=adapter.fingerprint, parameters=parameters)
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
         return {name: look(name) for name in chosen}, told, heads
     finally:
@@ -274,9 +288,10 @@ def _pictures(samples: Mapping[str, _Sample], seen: dict[Stage, dict[str, _Seen]
     for domain, stem in zip(samples, file_stems(list(samples)), strict=True):
         maps = [stage for by_name in seen.values() if (stage := by_name[domain].maps) is not None]
         for number, tiles in enumerate(zip(*maps, strict=True)):
-            picture = attention_picture(samples[domain].pixels[number], *tiles)
+            stream = io.BytesIO()
+            attention_picture(samples[domain].pixels[number], *tiles).save(stream, "PNG")
             file = f"{ATTENTION}/{stem}-{number}.png"
-            pictures.append(AttentionPicture(domain, samples[domain].names[number], file, picture))
+            pictures.append(AttentionPicture(domain, samples[domain].names[number], file, stream.getvalue()))
     return tuple(pictures)
 
 

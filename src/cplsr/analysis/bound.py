@@ -14,6 +14,7 @@ from jaxtyping import Float, Float64, Int
 from numpy import ndarray
 
 from cplsr.errors import InputError
+from cplsr.records.analysis import BoundTerms
 
 Vectors = Float[ndarray, "images dim"]
 Labels = Int[ndarray, "images"]
@@ -36,18 +37,6 @@ class UnitMoments:
 
     means: Float64[ndarray, "classes dim"]
     traces: Float64[ndarray, "classes"]
-
-
-@dataclass(frozen=True)
-class BoundTerms:
-    """The terms for one shot K and way N; tr Σ is between the classes, tr Σ_τ within them."""
-
-    V_tr: float
-    V_wit: float
-    Ed2: float
-    base_term: float
-    tr_sigma: float
-    tr_sigma_tau: float
 
 
 def bound_terms(moments: UnitMoments, *, shot: int, way: int) -> BoundTerms:

@@ -21,6 +21,7 @@ from cplsr.adapters.kinds import make_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.progress import progress_bar
+from cplsr.records.analysis import CostRow
 
 FROZEN = "frozen"
 IMAGE_SIZES = (112, 224, 384, 448)
@@ -93,21 +94,6 @@ class Architecture:
     def tokens(self, image_size: int) -> int:
         """How many tokens an image gives."""
         return self.prefix + (image_size // self.patch_size) ** 2
-
-
-@dataclass(frozen=True)
-class CostRow:
-    """One adapter at one image size; `flops` and `seconds` are of a forward pass per image, without gradients.
-
-    seconds: `None` where it was not measured or did not fit into memory.
-    """
-
-    adapter: str
-    image_size: int
-    tokens: int
-    parameters: int
-    flops: int
-    seconds: float | None = None
 
 
 def adapter_parameters(model: Architecture, variant: Variant, image_size: int) -> int:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-
-@dataclass(frozen=True)
-class Drift:
-    """cosine: of an image's embeddings before and after, averaged; 1 where only lengths changed.
-
-    shift: of the mean of all embeddings, in units of their spread before, √tr Σ: what all images moved in common, and
-        so what prototypes of that domain do not need. Infinite where there was no spread.
-    """
-
-    cosine: float
-    shift: float
+from cplsr.records.analysis import Drift
 
 
 def drift(before: Float[ndarray, "images dim"], after: Float[ndarray, "images dim"]) -> Drift:

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.adapters.coalescent import Coalescent
-
-
-@dataclass(frozen=True)
-class HeadChange:
-    """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
-
-    distance: ‖C − I‖_F. condition: largest over smallest singular value, infinite for a singular C.
-    asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
-    entropy_change: of the class token's attention, in nats, where it was measured.
-    """
-
-    layer: int
-    head: int
-    distance: float
-    singular_min: float
-    singular_max: float
-    condition: float
-    asymmetry: float
-    entropy_change: float | None = None
+from cplsr.records.analysis import HeadChange
 
 
 def head_change(C: Float[Tensor, "head_dim head_dim"], layer: int, head: int) -> HeadChange:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
@@ -13,23 +11,10 @@ from numpy import ndarray
 
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
-
-Stage = Literal["before", "after"]
+from cplsr.records.analysis import Panel, Stage
 
 NEIGHBORS = 15
 FEWEST_IMAGES = 5
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One domain at one stage: a point for every image; `labels` are positions in `classes`."""
-
-    domain: str
-    stage: Stage
-    classes: tuple[str, ...]
-    labels: tuple[int, ...]
-    x: tuple[float, ...]
-    y: tuple[float, ...]
 
 
 def require_umap() -> None:
@@ -65,11 +50,6 @@ def make_panel(
     points = coordinates(vectors, seed=seed)
     x, y = (tuple(points[:, axis].tolist()) for axis in (0, 1))
     return Panel(domain, stage, classes, tuple(labels.tolist()), x, y)
-
-
-def panels_to_json(panels: Sequence[Panel]) -> dict[str, Any]:
-    """The panels as `umap.json` has them."""
-    return {"panels": [asdict(panel) for panel in panels]}
 
 
 def draw_panels(panels: Sequence[Panel], path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from cplsr.backbones.fingerprint import fingerprint_of
 from cplsr.backbones.points import Points
 from cplsr.backbones.positions import resize_positions
 from cplsr.errors import InputError
+from cplsr.records.parts import BackboneInfo
 
 Rotation = tuple[Tensor, Tensor]
 
@@ -118,11 +119,11 @@ class Backbone(nn.Module):
         """Stay in evaluation mode whatever is asked: a frozen backbone has no other."""
         return super().train(False)
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> BackboneInfo:
         """What a run, a result or a stored adapter should tell of its backbone."""
         names = ("source", "fingerprint", "dim", "heads", "layers", "patch_size", "image_size", "pooling")
         told = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
-        return {**told, "mean": list(self.mean), "std": list(self.std)}
+        return cast(BackboneInfo, {**told, "mean": self.mean, "std": self.std})
 
     def weights_fingerprint(self) -> str:
         """Fingerprint of the weights as they are now, the adapter left out."""

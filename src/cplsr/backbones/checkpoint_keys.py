@@ -23,6 +23,16 @@ _LEFT_OUT = re.compile(
     r"^(head|head_dist|heads|fc|classifier|projector|predictor|pre_logits)\.|^mask_token$|\.mask_token$"
 )
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
+_QKV = re.compile(r"(blocks\.\d+\.)attn\.qkv\.(weight|bias)")
+_DIMENSIONS = {
+    "cls_token": 3,
+    "pos_embed": 3,
+    "reg_token": 3,
+    "patch_embed.proj.weight": 4,
+    "blocks.0.attn.qkv.weight": 2,
+    "blocks.0.mlp.fc1.weight": 2,
+}
+"""Tensors that tell the architecture, and how many dimensions they have."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +66,12 @@ def unwrap(content: object) -> dict[str, Tensor]:
 
 def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
     """Width, depth, patch and image size from the shapes alone."""
-    needed = (
-        "cls_token",
-        "pos_embed",
-        "patch_embed.proj.weight",
-        "blocks.0.attn.qkv.weight",
-        "blocks.0.mlp.fc1.weight",
-    )
-    if missing := [name for name in needed if name not in tensors]:
+    if missing := [name for name in _DIMENSIONS if name not in tensors and name != "reg_token"]:
         raise InputError(
             f"the checkpoint lacks {_shown(missing)}; it has {_shown(tensors)}: a vision transformer in the key names "
             "of timm or DINO was wanted"
         )
+    _check_shapes(tensors)
     layer_scale, distilled = "blocks.0.ls1.gamma" in tensors, "dist_token" in tensors
     registers = tensors["reg_token"].shape[1] if "reg_token" in tensors else 0
     patches = tensors["pos_embed"].shape[1]
@@ -82,7 +86,7 @@ def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
         if layer_scale
         else ("deit" if distilled else "vit"),
         dim=tensors["cls_token"].shape[-1],
-        layers=1 + max(int(match[1]) for name in tensors if (match := _BLOCK.match(name))),
+        layers=len(_blocks(tensors)),
         hidden=tensors["blocks.0.mlp.fc1.weight"].shape[0],
         patch_size=patch_size,
         image_size=grid * patch_size,
@@ -91,11 +95,35 @@ def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
     )
 
 
+def _blocks(tensors: Mapping[str, Tensor]) -> set[int]:
+    return {int(match[1]) for name in tensors if (match := _BLOCK.match(name))}
+
+
+def _check_shapes(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that were cut or never belonged to a vision transformer, before anything is made of them."""
+    for name, dimensions in _DIMENSIONS.items():
+        if name in tensors and (tensors[name].ndim != dimensions or not tensors[name].numel()):
+            raise InputError(
+                f"the checkpoint's {name} has the shape {list(tensors[name].shape)}; {dimensions} dimensions were "
+                "wanted: is the file complete?"
+            )
+    width = 3 * tensors["cls_token"].shape[-1]
+    for name, tensor in tensors.items():
+        if _QKV.fullmatch(name) and tensor.shape[:1] != (width,):
+            raise InputError(
+                f"the checkpoint's {name} has the shape {list(tensor.shape)}; {width} rows, for query, key and value "
+                "of every token, were wanted: is the file complete?"
+            )
+    blocks = _blocks(tensors)
+    if blocks != set(range(len(blocks))):
+        raise InputError(f"the checkpoint has blocks {_shown(blocks)}: some are missing; is the file complete?")
+
+
 def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
     """Rename every tensor to its place in transformers' model, cutting the joint q, k, v projection in three."""
     translated: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if match := re.fullmatch(r"(blocks\.\d+\.)attn\.qkv\.(weight|bias)", name):
+        if match := _QKV.fullmatch(name):
             for part, piece in zip("qkv", tensor.chunk(3), strict=True):
                 translated[_block(match[1], architecture) + f"attention.{part}_proj.{match[2]}"] = piece
         else:

@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from cplsr.adapters.attach import adapter_of, detach
-from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import DEFAULT_BACKBONE, EMBEDDED_FILE, load_backbone
 from cplsr.environment import is_offline
 from cplsr.errors import InputError
+from cplsr.records.adapter import AdapterInfo
 
 FROZEN = "frozen"
 """As `adapter`: none, not even one that comes with the backbone."""

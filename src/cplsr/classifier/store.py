@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +21,12 @@ from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.prototype_classifier import PrototypeClassifier
 from cplsr.environment import versions
 from cplsr.errors import InputError
-from cplsr.files import new_file, new_folder, write_json
+from cplsr.files import new_file, new_folder
+from cplsr.records.classifier import DESCRIPTION, ClassifierInfo, ClassKind
+from cplsr.records.parts import BackboneInfo
 
-TENSORS, DESCRIPTION, ADAPTER = "classifier.safetensors", "classifier.json", "adapter"
-_FORMAT = 1
-_KINDS: dict[str, tuple[str, Any]] = {
+TENSORS, ADAPTER = "classifier.safetensors", "adapter"
+_KINDS: dict[str, tuple[ClassKind, Any]] = {
     "U": ("text", str),
     "i": ("integer", np.int64),
     "u": ("integer", np.int64),
@@ -49,28 +49,27 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
     if classifier.frozen_support_ is not None:
         tensors["frozen_support"] = classifier.frozen_support_
     content = tensor_bytes({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
-    description = {
-        "format": _FORMAT,
-        "classes": head.classes_.tolist(),
-        "class_kind": _KINDS[head.classes_.dtype.kind][0],
-        "counts": head.counts_.tolist(),
-        "temperature": head.temperature_,
-        "settings": {"temperature": classifier.temperature, "prototype": classifier.prototype},
-        "backbone": backbone.description(),
-        "adapter": None
+    info = ClassifierInfo(
+        classes=head.classes_.tolist(),
+        class_kind=_KINDS[head.classes_.dtype.kind][0],
+        counts=head.counts_.tolist(),
+        temperature=head.temperature_,
+        settings={"temperature": classifier.temperature, "prototype": classifier.prototype},
+        backbone=backbone.description(),
+        adapter=None
         if classifier.adapter_kind_ is None
-        else {"kind": classifier.adapter_kind_, "fingerprint": backbone.adapter_fingerprint},
-        "support_names": list(classifier.support_names_),
-        "fingerprint": classifier.fingerprint,
-        "versions": versions(),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
+        else {"kind": classifier.adapter_kind_, "fingerprint": str(backbone.adapter_fingerprint)},
+        support_names=tuple(classifier.support_names_),
+        fingerprint=classifier.fingerprint,
+        versions=versions(),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
     with new_folder(path) as folder:
         with new_file(folder / TENSORS, "wb") as stream:
             stream.write(content)
         if classifier.adapter_kind_ is not None:
             save_adapter(backbone, folder / ADAPTER)
-        write_json(folder / DESCRIPTION, description)
+        info.write(folder)
     return path
 
 
@@ -92,51 +91,39 @@ def load_classifier(
 ) -> Classifier:
     """Read a classifier; see `FewShotClassifier.load`."""
     folder = Path(path)
-    told = _read_description(folder)
-    tensors = _read_tensors(folder, told["sha256"])
-    loaded = _load_backbone(folder, told, backbone, device)
+    if not (folder / DESCRIPTION).is_file():
+        raise InputError(f"there is no saved classifier at {folder}: give a folder with {DESCRIPTION}")
+    info = ClassifierInfo.read(folder)
+    tensors = _read_tensors(folder, info.sha256)
+    loaded = _load_backbone(folder, info, backbone, device)
     classifier = kind(
-        backbone=told["backbone"]["source"] if backbone is None else backbone,
-        adapter=FROZEN if told["adapter"] is None else folder / ADAPTER,
-        **told["settings"],
-        image_size=told["backbone"]["image_size"],
+        backbone=info.backbone["source"] if backbone is None else backbone,
+        adapter=FROZEN if info.adapter is None else folder / ADAPTER,
+        **info.settings,
+        image_size=info.backbone["image_size"],
         device=device,
-        precision=told["backbone"]["precision"],
+        precision=info.backbone["precision"],
         batch_size=batch_size,
         workers=workers,
     )
     classifier.backbone_, classifier.adapter_kind_ = loaded, adapter_kind(loaded)
     types = dict(_KINDS.values())
     try:
-        _check_fit(told, tensors)
+        _check_fit(info, tensors)
         classifier.head_ = PrototypeClassifier.restored(
-            **told["settings"],
-            classes=np.array(told["classes"], dtype=types[told["class_kind"]]),
+            **info.settings,
+            classes=np.array(info.classes, dtype=types[info.class_kind]),
             sums=tensors["prototype_sums"],
             support=tensors["support"].astype(np.float64),
             support_labels=tensors["support_labels"],
-            fitted_temperature=float(told["temperature"]),
+            fitted_temperature=info.temperature,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _damaged(folder / DESCRIPTION, error) from error
     classifier.frozen_support_ = tensors.get("frozen_support")
-    classifier.support_names_ = tuple(told["support_names"])
+    classifier.support_names_ = info.support_names
     classifier.skipped_ = ()
     return classifier
-
-
-def _read_description(folder: Path) -> dict[str, Any]:
-    file = folder / DESCRIPTION
-    if not file.is_file():
-        raise InputError(f"there is no saved classifier at {folder}: give a folder with {DESCRIPTION}")
-    try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if told["format"] != _FORMAT:
-            raise InputError(f"{file} has format {told['format']}, this version reads {_FORMAT}: update cplsr")
-        needed = ("classes", "class_kind", "temperature", "settings", "backbone", "adapter", "support_names", "sha256")
-        return {name: told[name] for name in needed}
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise _damaged(file, error) from error
 
 
 def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:
@@ -150,9 +137,9 @@ def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:
         raise _damaged(file, error) from error
 
 
-def _check_fit(told: dict[str, Any], tensors: dict[str, ndarray]) -> None:
+def _check_fit(info: ClassifierInfo, tensors: dict[str, ndarray]) -> None:
     """Description and tensors must speak of the same classes and images."""
-    classes, images = len(told["classes"]), len(told["support_names"])
+    classes, images = len(info.classes), len(info.support_names)
     labels = tensors["support_labels"]
     if len(tensors["prototype_sums"]) != classes or len(tensors["support"]) != images or len(labels) != images:
         raise ValueError(f"{classes} classes and {images} images do not fit its tensors")
@@ -162,9 +149,9 @@ def _damaged(file: Path, error: Exception) -> InputError:
     return InputError(f"{file} is damaged ({error}): save the classifier again")
 
 
-def _load_backbone(folder: Path, told: dict[str, Any], given: str | Path | Backbone | None, device: str) -> Backbone:
+def _load_backbone(folder: Path, info: ClassifierInfo, given: str | Path | Backbone | None, device: str) -> Backbone:
     """The backbone the classifier was fitted on, from where it was or where it is now, with the adapter on it."""
-    wanted = told["backbone"]
+    wanted = info.backbone
     if isinstance(given, Backbone):
         backbone = detach(sharing_weights(given))
     else:
@@ -174,8 +161,8 @@ def _load_backbone(folder: Path, told: dict[str, Any], given: str | Path | Backb
                 source,
                 wanted["image_size"],
                 heads=wanted["heads"] if Path(source).expanduser().is_file() else None,
-                mean=tuple(wanted["mean"]),
-                std=tuple(wanted["std"]),
+                mean=wanted["mean"],
+                std=wanted["std"],
                 pooling=wanted["pooling"],
                 device=device,
                 precision=wanted["precision"],
@@ -189,17 +176,17 @@ def _load_backbone(folder: Path, told: dict[str, Any], given: str | Path | Backb
                 "backbone= (--backbone)"
             ) from error
     _check_same(backbone, wanted, folder)
-    if told["adapter"] is None:
+    if info.adapter is None:
         return backbone
     load_adapter(backbone, folder / ADAPTER)
-    if backbone.adapter_fingerprint != told["adapter"]["fingerprint"]:
+    if backbone.adapter_fingerprint != info.adapter["fingerprint"]:
         raise InputError(
             f"{folder / ADAPTER} is not the adapter that {DESCRIPTION} describes: save the classifier again"
         )
     return backbone
 
 
-def _check_same(backbone: Backbone, wanted: dict[str, Any], folder: Path) -> None:
+def _check_same(backbone: Backbone, wanted: BackboneInfo, folder: Path) -> None:
     if backbone.fingerprint != wanted["fingerprint"]:
         raise InputError(
             f"the classifier {folder} was fitted on {wanted['source']!r}, whose weights are not those of "

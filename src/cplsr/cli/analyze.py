@@ -15,7 +15,7 @@ from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_t
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
-    from cplsr.analysis.findings import Analysis, DomainAnalysis, Measures
+    from cplsr.records.analysis import Analysis, DomainAnalysis, Measures
     from cplsr.report.tables import Table
 
 SHOWN_HEADS = 10
@@ -66,7 +66,9 @@ def main(arguments: list[str]) -> int:
 
     options = tyro.cli(Analyze, args=arguments, prog="cplsr analyze")
     analysis = run(options)
-    analysis.write(options.out)
+    from cplsr.analysis.findings import write_analysis
+
+    write_analysis(analysis, options.out)
     console = Console()
     for table in tables(analysis):
         console.print(table.to_rich())

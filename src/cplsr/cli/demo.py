@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cplsr.data.domain import Domain
-    from cplsr.evaluation.results import Results
+    from cplsr.records.results import Results
     from cplsr.training.loop import TrainingResult
 
 TARGETS = ("procedural:radiograph", "procedural:dermoscopy", "procedural:landcover", "procedural:leaf", "digits")
@@ -130,6 +130,7 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
 def look_inside(options: Demo, result: TrainingResult, console: Console) -> None:
     """What the projections changed: spread and bound terms from the embeddings at hand, heads, two pictures."""
     from cplsr.analysis.analyze import analyze
+    from cplsr.analysis.findings import write_analysis
     from cplsr.backbones.load import load_backbone
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
@@ -150,7 +151,8 @@ def look_inside(options: Demo, result: TrainingResult, console: Console) -> None
         entropy_images=ENTROPY_IMAGES,
         seed=options.seed,
     )
-    dataclasses.replace(analysis, pictures=analysis.pictures[:PICTURES]).write(options.out / "analysis")
+    shown = dataclasses.replace(analysis, attention=analysis.attention[:PICTURES])
+    write_analysis(shown, options.out / "analysis")
 
 
 def close(results: Results, result: TrainingResult, options: Demo, console: Console) -> None:

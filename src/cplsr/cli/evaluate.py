@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cplsr.data.domain import Domain
-    from cplsr.evaluation.results import Results
     from cplsr.methods.base import Adaptation
+    from cplsr.records.results import Results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,9 @@ def main(arguments: list[str]) -> int:
     for flag in results.flags:
         console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
     if options.out is not None:
-        command = shlex.join(["cplsr", "evaluate", *arguments])
+        from cplsr.records.public import public_command
+
+        command = public_command(["cplsr", "evaluate", *arguments])
         replace(results, settings={**results.settings, "command": command}).write(options.out)
         console.print(f"written to {options.out}", highlight=False, markup=False)
     return 0

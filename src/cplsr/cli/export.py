@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,9 +12,9 @@ import tyro
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
-    from cplsr.adapters.store import AdapterInfo
     from cplsr.backbones.backbone import Backbone
     from cplsr.export.exported import Exported
+    from cplsr.records.adapter import AdapterInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ def load_source(options: Export) -> Backbone:
 
 
 def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str, Any]:
-    trained: dict[str, Any] = stored.backbone if stored else {}
+    trained: Mapping[str, Any] = stored.backbone if stored else {}
     is_file = name == "embedded" or Path(name).expanduser().is_file()
     mean, std = options.mean or trained.get("mean"), options.std or trained.get("std")
     return {

@@ -12,7 +12,7 @@ from cplsr.errors import InputError
 
 if TYPE_CHECKING:
     from cplsr.evaluation.published import PublishedCell, PublishedTable
-    from cplsr.evaluation.results import Results
+    from cplsr.records.results import Results
     from cplsr.report.tables import Cell, Table
 
 Format = Literal["terminal", "markdown", "latex", "csv"]
@@ -33,10 +33,10 @@ class Published:
 def main(arguments: list[str]) -> int:
     """Parse the options and print."""
     from cplsr.evaluation.published import TABLES, published_table
-    from cplsr.evaluation.results import read_results
+    from cplsr.records.results import Results
 
     options = tyro.cli(Published, args=arguments, prog="cplsr published")
-    results = None if options.beside is None else read_results(options.beside)
+    results = None if options.beside is None else Results.read(options.beside)
     names = TABLES if options.table is None else (options.table,)
     show([table_of(published_table(name), results) for name in names], options.format)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,9 +34,10 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is nothing to report on: give a run folder, a results file or a folder that holds some")
     if options.out.is_dir():
         raise InputError(f"{options.out} is a folder: give --out a file, for example {options.out / 'report.html'}")
+    from cplsr.records.public import public_command
     from cplsr.report.page import write_report
 
-    command = shlex.join(["cplsr", "report", *arguments])
+    command = public_command(["cplsr", "report", *arguments])
     titles = write_report(options.sources, options.out, title=options.title, command=command)
     size = options.out.stat().st_size / 1024
     print(f"{options.out} ({size:,.0f} kB): {', '.join(titles)}")

@@ -7,13 +7,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy import ndarray
 
 from cplsr.adapters.attach import detach
-from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.environment import versions
 from cplsr.episodes.prototypes import TEMPERATURE, PrototypeKind
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
@@ -25,7 +25,11 @@ from cplsr.evaluation.confusion import recall
 from cplsr.evaluation.embed import Embeddings, Model, embed_many
 from cplsr.evaluation.intervals import mean_interval, paired_difference
 from cplsr.evaluation.provenance import adapter_flags, data_flags, describe_data, describe_settings
-from cplsr.evaluation.results import (
+from cplsr.evaluation.scores import EpisodeScores, score_episodes
+from cplsr.evaluation.shallow import KINDS, knn_votes, logistic_logits
+from cplsr.progress import progress_bar
+from cplsr.records.adapter import AdapterInfo
+from cplsr.records.results import (
     FROZEN,
     CalibrationBin,
     CalibrationRow,
@@ -33,10 +37,8 @@ from cplsr.evaluation.results import (
     PairedRow,
     Results,
     Row,
+    TargetData,
 )
-from cplsr.evaluation.scores import EpisodeScores, score_episodes
-from cplsr.evaluation.shallow import KINDS, knn_votes, logistic_logits
-from cplsr.progress import progress_bar
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -126,7 +128,7 @@ def evaluate(
     models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
 
     found: list[TargetResults] = []
-    data: dict[str, dict[str, Any]] = {}
+    data: dict[str, TargetData] = {}
     flags = adapter_flags(backbone, stored)
     for target, domain in targets.items():
         frozen, *adapted = embed_many(
@@ -135,10 +137,7 @@ def evaluate(
         methods = [
             Method(FROZEN, frozen),
             *(Method(f"{FROZEN}+{kind}", frozen, classifier=kind) for kind in also),
-            *(
-                Method(name, embeddings, info.info.get("shot"))
-                for (name, info), embeddings in zip(stored, adapted, strict=True)
-            ),
+            *(Method(name, embeddings, info.shot) for (name, info), embeddings in zip(stored, adapted, strict=True)),
         ]
         found.append(evaluate_embeddings(methods, target=target, settings=settings, match_shot=match_shot))
         data[target] = describe_data(domain, frozen)
@@ -288,7 +287,7 @@ def _check_request(
     taken = {FROZEN, *(f"{FROZEN}+{kind}" for kind in also)}
     seen: set[tuple[str, object]] = set()
     for name, info in stored:
-        shot = info.info.get("shot")
+        shot = info.shot
         if match_shot and shot is None:
             raise InputError(f"the adapter {name} does not say which shot it was trained for: leave out --match-shot")
         identity = (name, shot if match_shot else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.evaluation.intervals import Z95
 
 if TYPE_CHECKING:
-    from cplsr.adapters.store import AdapterInfo
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
     from cplsr.evaluation.embed import Embeddings
     from cplsr.evaluation.evaluate import EpisodeSettings
+    from cplsr.records.adapter import AdapterInfo
+    from cplsr.records.results import EvaluationSettings, TargetData
 
 
 def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:
@@ -36,13 +37,13 @@ def describe_settings(
     also: Sequence[str],
     settings: EpisodeSettings,
     match_shot: bool,
-) -> dict[str, Any]:
+) -> EvaluationSettings:
     """Backbone, adapters and episodes."""
     return {
         "backbone": backbone.description(),
         "adapters": [
             {"name": name, "source": str(info.folder), "kind": info.kind, "options": info.options,
-             "fingerprint": info.fingerprint, "train_shot": info.info.get("shot")}
+             "fingerprint": info.fingerprint, "train_shot": info.shot}
             for name, info in stored
         ],
         "also": list(also),
@@ -58,7 +59,7 @@ def describe_settings(
     }  # fmt: skip
 
 
-def describe_data(domain: Domain, embeddings: Embeddings) -> dict[str, Any]:
+def describe_data(domain: Domain, embeddings: Embeddings) -> TargetData:
     """How many images of each class took part, and which were left out."""
     counts = np.bincount(embeddings.labels, minlength=len(domain.classes)).tolist()
     return {

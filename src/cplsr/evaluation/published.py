@@ -16,7 +16,7 @@ from typing import Any, final
 
 from cplsr.data.catalog import ALL, CATALOG, Expected
 from cplsr.errors import InputError
-from cplsr.evaluation.results import FROZEN, Results
+from cplsr.records.results import FROZEN, Results
 
 TABLES = ("mini", "tiered", "ablation", "ablation-details")
 

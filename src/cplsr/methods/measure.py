@@ -22,7 +22,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from cplsr.adapters.attach import attach, detach
-from cplsr.adapters.store import AdapterInfo, load_adapter, read_adapter_info
+from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain
 from cplsr.episodes.sampling import Episodes
@@ -31,11 +31,12 @@ from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import Embeddings, embed_domain
 from cplsr.evaluation.evaluate import EpisodeSettings, accuracy_row, difference_row, episode_sampler
-from cplsr.evaluation.results import FROZEN, PairedRow, Results, Row
 from cplsr.methods.base import Adaptation
 from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.registry import FULL
 from cplsr.progress import progress_bar
+from cplsr.records.adapter import AdapterInfo
+from cplsr.records.results import FROZEN, PairedRow, Results, Row
 from cplsr.reservation.pseudo_episodes import numbered_generator
 from cplsr.training.base_images import decoded_images
 from cplsr.training.processes import Processes
@@ -54,7 +55,7 @@ class AdaptedModel:
     @property
     def train_shot(self) -> int | None:
         """The shot it was trained for, if known."""
-        return None if self.info is None else self.info.info.get("shot")
+        return None if self.info is None else self.info.shot
 
     @contextmanager
     def on(self, backbone: Backbone) -> Iterator[None]:

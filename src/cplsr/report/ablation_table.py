@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from cplsr.records.ablation import AblationRun
+from cplsr.records.results import FROZEN
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
-Record = Mapping[str, Any]
 AVERAGE = "average"
-_FROZEN = "frozen"
-_COSTS: dict[str, tuple[Callable[[Record], float | None], str]] = {
-    "trained\nparameters": (lambda record: (record.get("training") or {}).get("parameters"), ",.0f"),
-    "training\nseconds": (lambda record: (record.get("training") or {}).get("seconds"), ",.0f"),
-    "seconds per\ntarget episode": (lambda record: record.get("seconds_per_target_episode"), ".2f"),
+_COSTS: dict[str, tuple[Callable[[AblationRun], float | None], str]] = {
+    "trained\nparameters": (lambda record: (record.training or {}).get("parameters"), ",.0f"),
+    "training\nseconds": (lambda record: (record.training or {}).get("seconds"), ",.0f"),
+    "seconds per\ntarget episode": (lambda record: record.seconds_per_target_episode, ".2f"),
 }
 """Columns for what a row costs: the figure of a record, if it has one, and how it is written."""
-_DECLARED = ("trains", "sees")
+_DECLARED: tuple[Literal["trains", "sees"], ...] = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
@@ -48,7 +48,7 @@ class Place:
 
 
 def table_of(
-    records: Sequence[Record],
+    records: Sequence[AblationRun],
     *,
     rows: Sequence[str] = (),
     failures: Sequence[tuple[str, str]] = (),
@@ -61,14 +61,14 @@ def table_of(
     failures: (run, reason) of runs that failed; they go to the caption.
     shots: the shots to show. Default: all.
     """
-    found = sorted({record["shot"] for record in records})
+    found = sorted({record.shot for record in records})
     shown = [shot for shot in found if shots is None or shot in shots]
-    targets = list(dict.fromkeys(row["target"] for record in records for row in record["results"]["rows"]))
+    targets = list(dict.fromkeys(target for record in records for target in record.results.targets))
     groups = [(target, [target]) for target in targets]
     if len(targets) > 1:
         groups.append((AVERAGE, targets))
     columns = [(shot, number) for shot in shown for number in range(len(groups))]
-    names = list(dict.fromkeys([*rows, *(record["row"] for record in records)]))
+    names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     places = {
         (name, shot, number): place
         for name in names
@@ -82,7 +82,7 @@ def table_of(
     last = len(groups) - 1
     gains = [shot for shot in shown if any(places[key].difference for key in places if key[1:] == (shot, last))]
     costs = [heading for heading in _COSTS if any(_cost(records, name, heading) is not None for name in names)]
-    methods = {method["name"] for record in records if (method := record.get("method"))}
+    methods = {record.method.get("name") for record in records if record.method}
     words = _DECLARED if len(methods) > 1 else ()
     body = [
         (
@@ -118,30 +118,25 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(sum(estimate.mean for estimate in estimates) / count, half_width)
 
 
-def _place(records: Sequence[Record], name: str, shot: int, targets: Sequence[str]) -> Place | None:
+def _place(records: Sequence[AblationRun], name: str, shot: int, targets: Sequence[str]) -> Place | None:
     """Over all seeds, and over all of several targets."""
-    mine = [record for record in records if (record["row"], record["shot"]) == (name, shot)]
+    mine = [record for record in records if (record.row, record.shot) == (name, shot)]
     accuracies: list[Estimate] = []
     differences: list[Estimate] = []
     episodes: list[int] = []
     for record in mine:
-        method = _FROZEN if record["adapter"]["kind"] == _FROZEN else name
+        method = FROZEN if record.adapter["kind"] == FROZEN else name
         for target in targets:
-            wanted = {"method": method, "target": target, "shot": shot}
-            row = _matching(record["results"]["rows"], wanted)
+            row = record.results.row(method, target, shot)
             if row is None:
                 return None
-            accuracies.append(Estimate(row["accuracy"], row["ci95"]))
-            episodes.append(row["episodes"])
-            if (paired := _matching(record["results"]["paired"], wanted)) is not None:
-                differences.append(Estimate(paired["difference"], paired["ci95"]))
+            accuracies.append(Estimate(row.accuracy, row.ci95))
+            episodes.append(row.episodes)
+            if (paired := record.results.paired_row(method, target, shot)) is not None:
+                differences.append(Estimate(paired.difference, paired.ci95))
     if not accuracies:
         return None
     return Place(combined(accuracies), combined(differences) if differences else None, min(episodes))
-
-
-def _matching(entries: Sequence[Record], wanted: Record) -> Record | None:
-    return next((entry for entry in entries if wanted.items() <= entry.items()), None)
 
 
 def _rank(place: Place) -> tuple[float, int]:
@@ -166,10 +161,10 @@ def _gain_cell(place: Place | None) -> Cell:
     return Cell(f"{change.mean:+.2f}{width}".replace("-", "−"))
 
 
-def _cost(records: Sequence[Record], name: str, heading: str) -> float | None:
+def _cost(records: Sequence[AblationRun], name: str, heading: str) -> float | None:
     """A cost of the row's trainings, averaged over shots and seeds."""
     figure, _ = _COSTS[heading]
-    known = [cost for record in records if record["row"] == name and (cost := figure(record)) is not None]
+    known = [cost for record in records if record.row == name and (cost := figure(record)) is not None]
     return sum(known) / len(known) if known else None
 
 
@@ -177,23 +172,21 @@ def _cost_cell(cost: float | None, heading: str) -> Cell:
     return Cell("" if cost is None else format(cost, _COSTS[heading][1]))
 
 
-def _declared(records: Sequence[Record], name: str, word: str) -> str:
+def _declared(records: Sequence[AblationRun], name: str, word: Literal["trains", "sees"]) -> str:
     """What the row trains or sees, where its records say so."""
-    told = (record["declared"][word] for record in records if record["row"] == name and "declared" in record)
+    told = (record.declared[word] for record in records if record.row == name and record.declared)
     return next(told, "")
 
 
-def _title(records: Sequence[Record]) -> str:
-    row = next((row for record in records for row in record["results"]["rows"]), None)
+def _title(records: Sequence[AblationRun]) -> str:
+    row = next((row for record in records for row in record.results.rows), None)
     if row is None:
         return "ablation"
-    return (
-        f"{row['way']}-way accuracy in %, {row['episodes']:,} episodes of each seed, {row['query']} queries per class"
-    )
+    return f"{row.way}-way accuracy in %, {row.episodes:,} episodes of each seed, {row.query} queries per class"
 
 
-def _caption(records: Sequence[Record], names: Sequence[str], failures: Sequence[tuple[str, str]]) -> str:
-    seeds = sorted({record["seed"] for record in records})
+def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Sequence[tuple[str, str]]) -> str:
+    seeds = sorted({record.seed for record in records})
     parts = []
     if records:
         parts.append(
@@ -204,18 +197,18 @@ def _caption(records: Sequence[Record], names: Sequence[str], failures: Sequence
         )
     parts += _unequal_seeds(records, seeds)
     parts += _mixed(records)
-    done = {record["row"] for record in records}
+    done = {record.row for record in records}
     if missing := [name for name in names if name not in done]:
         parts.append(f"Not run: {'; '.join(missing)}.")
     parts += [f"Failed: {run}: {reason.rstrip('.')}." for run, reason in failures]
     return " ".join(parts)
 
 
-def _unequal_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[str]:
+def _unequal_seeds(records: Sequence[AblationRun], seeds: Sequence[int]) -> list[str]:
     """Rows that lack seeds others have: their means are of fewer trainings and other episodes."""
     found: dict[tuple[str, int], list[int]] = {}
     for record in records:
-        found.setdefault((record["row"], record["shot"]), []).append(record["seed"])
+        found.setdefault((record.row, record.shot), []).append(record.seed)
     return [
         f"{row}, {shot}-shot: only {'seed' if len(own) == 1 else 'seeds'} {', '.join(map(str, sorted(own)))}."
         for (row, shot), own in found.items()
@@ -223,35 +216,35 @@ def _unequal_seeds(records: Sequence[Record], seeds: Sequence[int]) -> list[str]
     ]
 
 
-def _fewer_episodes(records: Sequence[Record]) -> list[str]:
+def _fewer_episodes(records: Sequence[AblationRun]) -> list[str]:
     """Rows measured on the first episodes only: their accuracies are of other episodes, their gains are paired."""
     notes = []
-    for name in dict.fromkeys(record["row"] for record in records):
-        mine = [row for record in records if record["row"] == name for row in record["results"]["rows"]]
-        counts = {row["episodes"] for row in mine if row["method"] == name}
-        if counts and min(counts) < max(row["episodes"] for row in mine):
+    for name in dict.fromkeys(record.row for record in records):
+        mine = [row for record in records if record.row == name for row in record.results.rows]
+        counts = {row.episodes for row in mine if row.method == name}
+        if counts and min(counts) < max(row.episodes for row in mine):
             notes.append(f"{name}: only the first {min(counts)} episodes; compare its gain, not its accuracy.")
     return notes
 
 
-def _mixed(records: Sequence[Record]) -> list[str]:
+def _mixed(records: Sequence[AblationRun]) -> list[str]:
     """What must be the same for figures to be compared, and is not."""
     notes = []
     notes += _fewer_episodes(records)
-    shared = {
-        "backbones": {record["backbone"].get("fingerprint") for record in records},
-        "image sizes": {record["backbone"].get("image_size") for record in records},
+    shared: dict[str, set[Any]] = {
+        "backbones": {record.backbone["fingerprint"] for record in records},
+        "image sizes": {record.backbone["image_size"] for record in records},
         "evaluation episodes": {
-            row["episodes"] for record in records for row in record["results"]["rows"] if row["method"] == _FROZEN
+            row.episodes for record in records for row in record.results.rows if row.method == FROZEN
         },
-        "ways": {row["way"] for record in records for row in record["results"]["rows"]},
-        "queries": {row["query"] for record in records for row in record["results"]["rows"]},
+        "ways": {row.way for record in records for row in record.results.rows},
+        "queries": {row.query for record in records for row in record.results.rows},
         "numbers of training episodes": {
-            record["settings"]["episodes"] for record in records if "episodes" in record["settings"]
+            record.settings["episodes"] for record in records if "episodes" in record.settings
         },
     }
     for what, values in shared.items():
         if len(values) > 1:
             notes.append(f"Beware: rows with different {what} ({', '.join(sorted(map(str, values)))}).")
-    flags = dict.fromkeys(flag for record in records for flag in record["results"]["flags"])
+    flags = dict.fromkeys(flag for record in records for flag in record.results.flags)
     return [*notes, *(f"{flag.rstrip('.')}." for flag in flags)]

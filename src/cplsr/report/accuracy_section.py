@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cplsr.evaluation.results import Results
+from cplsr.records.results import Results
 from cplsr.report.accuracy_tables import accuracy_table, paired_table
 from cplsr.report.bars import Bar, BarGroup, bar_chart, bar_legend
 from cplsr.report.differences import Difference, difference_chart, difference_legend

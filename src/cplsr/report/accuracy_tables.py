@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cplsr.evaluation.results import PairedRow, Results, Row
+from cplsr.records.results import PairedRow, Results, Row
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 
+from cplsr.records.analysis import Analysis, CostRow, DomainAnalysis, HeadChange, Measures, Panel
 from cplsr.report.figures import figure, figures
 from cplsr.report.heat_map import heat_map
 from cplsr.report.lines import Line, line_chart, line_legend
 from cplsr.report.markup import element, number, significant, text
-from cplsr.report.material import Analysis, AnalyzedDomain, Cost, Head, Panel, Side
+from cplsr.report.material import Analyzed
 from cplsr.report.scatter import scatter_chart, scatter_legend
 from cplsr.report.sections import Section, paragraph, part, table_with_sources
 from cplsr.report.tables import Cell, Table
@@ -34,7 +35,7 @@ ATTENTION_WORDS = "The image, then where the class token looks in each head, bef
 COST_WORDS = "What the kinds of adapters cost as images give more tokens. A merged coalescent projection costs nothing."
 
 
-def analysis_sections(analyses: tuple[Analysis, ...]) -> list[Section]:
+def analysis_sections(analyses: tuple[Analyzed, ...]) -> list[Section]:
     """All that analyses say, subject by subject."""
     subjects = (
         ("space", "Embedding space and bound", SPACE_WORDS, _space),
@@ -46,7 +47,7 @@ def analysis_sections(analyses: tuple[Analysis, ...]) -> list[Section]:
     )
     sections = []
     for key, title, explanation, write in subjects:
-        body = "".join(part(analysis.name, write(analysis), of=len(analyses)) for analysis in analyses)
+        body = "".join(part(entry.name, write(entry.analysis), of=len(analyses)) for entry in analyses)
         sections.append(Section(key, title, paragraph(explanation) + body if body else ""))
     return sections
 
@@ -55,23 +56,23 @@ def _space(analysis: Analysis) -> str:
     if not analysis.domains:
         return ""
     tables = [table_with_sources(spread_table(analysis.domains))]
-    shots = dict.fromkeys(shot for domain in analysis.domains for shot in domain.before.bound)
+    shots = dict.fromkeys(shot for domain in analysis.domains.values() for shot in domain.before.bound)
     tables += [table_with_sources(bound_table(analysis.domains, shot)) for shot in shots]
     return "".join(tables)
 
 
-def spread_table(domains: tuple[AnalyzedDomain, ...]) -> Table:
+def spread_table(domains: dict[str, DomainAnalysis]) -> Table:
     """Spread and distance from the base domain, before and after, and how far the embeddings moved."""
-    moved = any(domain.cosine is not None for domain in domains)
+    moved = any(domain.drift is not None for domain in domains.values())
     rows = tuple(
         (
-            Cell(domain.name),
+            Cell(name),
             Cell(f"{domain.images:,}"),
             *_lower_bold(domain.before.within_between, domain.after.within_between if domain.after else None),
             *_lower_bold(domain.before.proxy_distance, domain.after.proxy_distance if domain.after else None),
-            *((Cell(number(domain.cosine, 3)), Cell(number(domain.shift, 3))) if moved else ()),
+            *(_drift(domain) if moved else ()),
         )
-        for domain in domains
+        for name, domain in domains.items()
     )
     columns = ["domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after"]
     if moved:
@@ -84,7 +85,12 @@ def spread_table(domains: tuple[AnalyzedDomain, ...]) -> Table:
     )
 
 
-def bound_table(domains: tuple[AnalyzedDomain, ...], shot: str) -> Table:
+def _drift(domain: DomainAnalysis) -> tuple[Cell, Cell]:
+    cosine, shift = (None, None) if domain.drift is None else (domain.drift.cosine, domain.drift.shift)
+    return Cell(number(cosine, 3)), Cell(number(shift, 3))
+
+
+def bound_table(domains: dict[str, DomainAnalysis], shot: int) -> Table:
     """The terms of the bound at one shot, before → after."""
     terms = {
         "V_tr": "V_tr",
@@ -95,13 +101,11 @@ def bound_table(domains: tuple[AnalyzedDomain, ...], shot: str) -> Table:
         "base_term": "base term",
     }
     rows = []
-    for domain in domains:
-        cells = [Cell(domain.name)]
+    for name, domain in domains.items():
+        cells = [Cell(name)]
         for term in terms:
-            before = domain.before.bound.get(shot, {}).get(term)
-            after = None if domain.after is None else domain.after.bound.get(shot, {}).get(term)
-            arrow = f" → {significant(after)}" if domain.after is not None else ""
-            cells.append(Cell(significant(before) + arrow))
+            stages = [stage.bound.get(shot) for stage in (domain.before, domain.after) if stage is not None]
+            cells.append(Cell(" → ".join(significant(getattr(found, term, None)) for found in stages)))
         rows.append(tuple(cells))
     caption = "Before → after. λ and the term of the sample size are not estimated."
     return Table(
@@ -147,7 +151,7 @@ def _heads(analysis: Analysis) -> str:
     return figures(*drawings) + table_with_sources(heads_table(analysis.heads))
 
 
-def _head_map(heads: tuple[Head, ...], what: str, caption: str) -> str:
+def _head_map(heads: tuple[HeadChange, ...], what: str, caption: str) -> str:
     layers, numbers = sorted({head.layer for head in heads}), sorted({head.head for head in heads})
     found = {(head.layer, head.head): abs(getattr(head, what)) for head in heads}
     values = [[found.get((layer, number_)) for number_ in numbers] for layer in layers]
@@ -166,7 +170,7 @@ def _head_map(heads: tuple[Head, ...], what: str, caption: str) -> str:
     return figure(chart, caption)
 
 
-def heads_table(heads: tuple[Head, ...]) -> Table:
+def heads_table(heads: tuple[HeadChange, ...]) -> Table:
     """The heads that changed most."""
     ranked = sorted(heads, key=lambda head: -head.distance)[:MOST_HEADS]
     rows = tuple(
@@ -190,25 +194,27 @@ def heads_table(heads: tuple[Head, ...]) -> Table:
 
 
 def _entropy(analysis: Analysis) -> str:
-    drawings = [_entropy_of(domain) for domain in analysis.domains if domain.before.attention_entropy]
+    drawings = [
+        _entropy_of(name, domain) for name, domain in analysis.domains.items() if domain.before.attention_entropy
+    ]
     return figures(*drawings) if drawings else ""
 
 
-def _entropy_of(domain: AnalyzedDomain) -> str:
+def _entropy_of(name: str, domain: DomainAnalysis) -> str:
     lines = [_entropy_line("before", domain.before, 0)]
     if domain.after is not None:
         lines.append(_entropy_line("after", domain.after, 1))
     chart = line_chart(
         lines,
-        title=f"Entropy of attention on {domain.name}",
+        title=f"Entropy of attention on {name}",
         description="; ".join(f"{line.name}: {', '.join(number(y) for _, y in line.points)}" for line in lines),
         x="layer",
         y="entropy, nats",
     )
-    return figure(chart, domain.name, legend=line_legend(lines))
+    return figure(chart, name, legend=line_legend(lines))
 
 
-def _entropy_line(name: str, side: Side, series: int) -> Line:
+def _entropy_line(name: str, side: Measures, series: int) -> Line:
     means = [(float(layer), sum(heads) / len(heads)) for layer, heads in enumerate(side.attention_entropy) if heads]
     return Line(name, tuple(means), series=series, marked=True)
 
@@ -224,18 +230,18 @@ def _attention(analysis: Analysis) -> str:
 
 
 def _cost(analysis: Analysis) -> str:
-    if not analysis.costs:
+    if not analysis.cost:
         return ""
     drawings = [
-        _cost_curve(analysis.costs, "parameters", "parameters"),
-        _cost_curve(analysis.costs, "flops", "FLOPs per image"),
+        _cost_curve(analysis.cost, "parameters", "parameters"),
+        _cost_curve(analysis.cost, "flops", "FLOPs per image"),
     ]
-    if any(entry.seconds is not None for entry in analysis.costs):
-        drawings.append(_cost_curve(analysis.costs, "seconds", "seconds per image"))
-    return figures(*drawings) + table_with_sources(cost_table(analysis.costs))
+    if any(entry.seconds is not None for entry in analysis.cost):
+        drawings.append(_cost_curve(analysis.cost, "seconds", "seconds per image"))
+    return figures(*drawings) + table_with_sources(cost_table(analysis.cost))
 
 
-def _cost_curve(costs: tuple[Cost, ...], what: str, label: str) -> str:
+def _cost_curve(costs: tuple[CostRow, ...], what: str, label: str) -> str:
     lines = []
     for series, adapter in enumerate(dict.fromkeys(entry.adapter for entry in costs)):
         points = [
@@ -256,7 +262,7 @@ def _cost_curve(costs: tuple[Cost, ...], what: str, label: str) -> str:
     return figure(chart, label, legend=line_legend(lines))
 
 
-def cost_table(costs: tuple[Cost, ...]) -> Table:
+def cost_table(costs: tuple[CostRow, ...]) -> Table:
     """Every adapter at every image size."""
     timed = any(entry.seconds is not None for entry in costs)
     rows = []

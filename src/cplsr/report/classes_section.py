@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cplsr.evaluation.results import FROZEN, CalibrationRow, ConfusionRow, Results
+from cplsr.records.results import FROZEN, CalibrationRow, ConfusionRow, Results
 from cplsr.report.differences import before_after_chart, point_legend
 from cplsr.report.figures import figure, figures
 from cplsr.report.heat_map import MANY, heat_map

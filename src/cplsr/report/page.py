@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -68,9 +70,11 @@ def page(sections: list[Section], title: str) -> str:
         "footer", text(f"Made by cplsr {__version__}. Accuracies in percent, differences in percentage points.")
     )
     main = element("main", *(section.to_html() for section in sections))
+    script = _resource("page.js")
     head = element(
         "head",
         element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         # An icon of its own keeps browsers from asking a server for one.
@@ -78,7 +82,9 @@ def page(sections: list[Section], title: str) -> str:
         element("title", text(title)),
         element("style", _resource("page.css")),
     )
-    body = element("body", TEXTURES, header, element("div", contents, main, class_="columns"), footer, _script())
+    body = element(
+        "body", TEXTURES, header, element("div", contents, main, class_="columns"), footer, element("script", script)
+    )
     document = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
     return document.encode("utf-8", "replace").decode("utf-8")
 
@@ -101,8 +107,11 @@ TEXTURES = (
 )
 
 
-def _script() -> str:
-    return element("script", _resource("page.js"))
+def _policy(script: str) -> str:
+    """What a browser may do with the page: show its own style and pictures, run its own script, fetch nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    nothing = "default-src 'none'; base-uri 'none'; form-action 'none'"
+    return f"{nothing}; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def _resource(name: str) -> str:

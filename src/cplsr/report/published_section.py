@@ -13,7 +13,7 @@ from cplsr.evaluation.published import (
     published_for,
     remarks_on_data,
 )
-from cplsr.evaluation.results import Results
+from cplsr.records.results import Results
 from cplsr.report.bars import Bar, BarGroup, bar_chart, bar_legend
 from cplsr.report.figures import figure, figures
 from cplsr.report.markup import number
@@ -34,7 +34,7 @@ def published_section(evaluations: tuple[Evaluation, ...], trainings: tuple[Trai
 
 def base_set(trainings: tuple[Training, ...]) -> str:
     """The paper's name of the base set trained on: tiered-ImageNet where every run says so, else mini-ImageNet."""
-    names = [str(entry.about["data"].get("base", {}).get("name", "")) for entry in trainings]
+    names = [entry.about.data.get("base", {}).get("name", "") for entry in trainings]
     return TIERED if names and all("tiered" in name.lower() for name in names) else MINI
 
 

@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cplsr.records.parts import BackboneInfo
+from cplsr.records.results import EvaluatedAdapter, EvaluationSettings
+from cplsr.records.run import TrainingRun
 from cplsr.report.markup import element, number, plural, text
 from cplsr.report.material import Evaluation, Material, Training
 from cplsr.report.sections import Section, facts, paragraph, table_with_sources
@@ -39,16 +42,14 @@ def settings_section(material: Material, command: str | None) -> Section:
         )
     for training in material.trainings:
         about = training.about
-        parts.append(_block(f"Training: {training.name}", _training_facts(training), about, about["versions"]))
-    for analysis in material.analyses:
-        rest = {key: analysis.about.get(key) for key in ("backbone", "adapter", "settings")}
-        told = [("backbone", _backbone(rest["backbone"])), ("adapter", _words(rest["adapter"]))]
-        parts.append(_block(f"Analysis: {analysis.name}", told, rest, analysis.about["versions"]))
+        parts.append(_block(f"Training: {training.name}", _training_facts(about), about.to_json(), about.versions))
+    for entry in material.analyses:
+        analysis = entry.analysis
+        rest = {"backbone": analysis.backbone, "adapter": analysis.adapter, "settings": analysis.settings}
+        told = [("backbone", _backbone(analysis.backbone)), ("adapter", _words(analysis.adapter or {}))]
+        parts.append(_block(f"Analysis: {entry.name}", told, rest, analysis.versions))
     for ablation in material.ablations:
-        commands = [
-            (f"{run['row']}, {run['shot']}-shot, seed {run['seed']}", str(run.get("command", "")))
-            for run in ablation.runs
-        ]
+        commands = [(f"{run.row}, {run.shot}-shot, seed {run.seed}", run.command) for run in ablation.runs]
         parts.append(element("h3", text(f"Ablation: {ablation.name}")) + facts(commands))
     files = element(
         "ul",
@@ -61,59 +62,51 @@ def settings_section(material: Material, command: str | None) -> Section:
 
 
 def _block(title: str, told: list[tuple[str, str]], everything: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
-    whole = json.dumps(everything, indent=2, ensure_ascii=False, default=str)
+    whole = json.dumps(everything, indent=2, ensure_ascii=False)
     folded = element("details", element("summary", "All settings"), element("pre", text(whole)), class_="copy")
     numbers = [("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))]
     return element("h3", text(title)) + facts([*told, *numbers]) + folded
 
 
-def _evaluation_facts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    adapters = settings.get("adapters") or []
+def _evaluation_facts(settings: EvaluationSettings) -> list[tuple[str, str]]:
     return [
         ("backbone", _backbone(settings.get("backbone"))),
-        *((f"adapter {entry.get('name', '')}", _adapter(entry)) for entry in adapters if isinstance(entry, Mapping)),
+        *((f"adapter {entry.get('name', '')}", _adapter(entry)) for entry in settings.get("adapters", ())),
         ("episodes", _words({key: settings.get(key) for key in ("way", "shots", "query", "episodes", "seed")})),
         ("classifier", _words({key: settings.get(key) for key in ("prototype", "temperature")})),
-        ("interval", str(settings.get("interval", ""))),
-        ("command", str(settings.get("command") or "")),
+        ("interval", settings.get("interval", "")),
+        ("command", settings.get("command", "")),
     ]
 
 
-def _training_facts(training: Training) -> list[tuple[str, str]]:
-    about, settings = training.about, training.about["settings"]
+def _training_facts(about: TrainingRun) -> list[tuple[str, str]]:
     names = ("way", "shot", "query", "episodes", "lr", "seed", "sst", "pe", "select", "statistics", "shrinkage")
-    seconds = about.get("seconds")
     return [
-        ("backbone", _backbone(about["backbone"])),
-        ("adapter", _adapter(about["adapter"])),
-        ("settings", _words({name: settings.get(name) for name in names})),
-        ("time", duration(seconds) if isinstance(seconds, int | float) else ""),
-        ("machine", _words({name: about.get(name) for name in ("processes", "threads")})),
-        ("commit", str(about.get("git_commit") or "")),
-        ("command", str(about.get("command") or "")),
+        ("backbone", _backbone(about.backbone)),
+        ("adapter", _adapter(EvaluatedAdapter(kind=about.adapter["kind"], options=about.adapter.get("options", {})))),
+        ("settings", _words({name: about.settings.get(name) for name in names})),
+        ("time", "" if about.seconds is None else duration(about.seconds)),
+        ("machine", _words({"processes": about.processes, "threads": about.threads})),
+        ("commit", about.git_commit or ""),
+        ("command", about.command or ""),
     ]
 
 
-def _backbone(backbone: Any) -> str:
-    if not isinstance(backbone, Mapping):
+def _backbone(backbone: BackboneInfo | None) -> str:
+    if backbone is None:
         return ""
     shape = {name: backbone.get(name) for name in ("layers", "heads", "dim", "patch_size", "image_size", "precision")}
-    return f"{backbone.get('source', 'unknown')} ({_words(shape)}; {str(backbone.get('fingerprint', ''))[:12]})"
+    return f"{backbone['source']} ({_words(shape)}; {backbone['fingerprint'][:12]})"
 
 
-def _adapter(entry: Mapping[str, Any]) -> str:
-    options = entry.get("options")
-    told = [str(entry.get("kind", "")), f"({_words(options)})" if isinstance(options, Mapping) and options else ""]
-    if entry.get("train_shot") is not None:
-        told.append(f"trained for {plural(int(entry['train_shot']), 'shot')}")
-    if entry.get("fingerprint"):
-        told.append(str(entry["fingerprint"])[:12])
+def _adapter(entry: EvaluatedAdapter) -> str:
+    shot, options = entry.get("train_shot"), entry.get("options")
+    told = [entry.get("kind", ""), f"({_words(options)})" if options else ""]
+    told += [f"trained for {plural(shot, 'shot')}" if shot is not None else "", entry.get("fingerprint", "")[:12]]
     return " ".join(part for part in told if part)
 
 
-def _words(values: Any) -> str:
-    if not isinstance(values, Mapping):
-        return ""
+def _words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in values.items() if value is not None)
 
 
@@ -128,7 +121,7 @@ def _word(value: Any) -> str:
 def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
     rows = []
     for name, about in evaluation.results.data.items():
-        counts = list(about["classes"].values()) if isinstance(about.get("classes"), Mapping) else []
+        counts = list(about.get("classes", {}).values())
         spread = (
             f"{min(counts):,} – {max(counts):,}"
             if counts and min(counts) < max(counts)
@@ -136,7 +129,7 @@ def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
             if counts
             else ""
         )
-        left = len(about.get("unreadable") or ()) + len(about.get("skipped") or ())
+        left = len(about.get("unreadable", ())) + len(about.get("skipped", ()))
         texts = (
             name,
             "target",
@@ -144,7 +137,7 @@ def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
             str(len(counts)),
             spread,
             str(left),
-            str(about.get("fingerprint", ""))[:12],
+            about.get("fingerprint", "")[:12],
         )
         rows.append(tuple(Cell(content) for content in texts))
     return rows
@@ -152,18 +145,16 @@ def _target_rows(evaluation: Evaluation) -> list[tuple[Cell, ...]]:
 
 def _base_rows(training: Training) -> list[tuple[Cell, ...]]:
     rows = []
-    for role, about in training.about["data"].items():
-        if not isinstance(about, Mapping):
-            continue
+    for role, about in training.about.data.items():
         role = {"val": "validation"}.get(role, role)
         texts = (
-            str(about.get("name", "")),
+            about.get("name", ""),
             role,
             number(about.get("images"), 0),
             str(about.get("classes", "")),
             "",
             "",
-            str(about.get("fingerprint", ""))[:12],
+            about.get("fingerprint", "")[:12],
         )
         rows.append(tuple(Cell(content) for content in texts))
     return rows

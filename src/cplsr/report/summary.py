@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from cplsr.evaluation.published import benchmark_targets, remarks_on_data
-from cplsr.evaluation.results import FROZEN, PairedRow, Results
+from cplsr.records.results import FROZEN, PairedRow, Results
 from cplsr.report.markup import element, listed, number, plural, text
-from cplsr.report.material import Ablation, Analysis, Material, Training
+from cplsr.report.material import Ablation, Analyzed, Material, Training
 from cplsr.report.sections import Section, callout, paragraph, part
 
 
@@ -23,23 +23,22 @@ def summary_section(material: Material) -> Section:
         parts.append(paragraph(training_words(training)))
     for ablation in material.ablations:
         parts.append(paragraph(ablation_words(ablation)))
-    for analysis in material.analyses:
-        parts.append(paragraph(analysis_words(analysis)) + callout("Notes", analysis.notes, "note"))
+    for analyzed in material.analyses:
+        parts.append(paragraph(analysis_words(analyzed)) + callout("Notes", analyzed.analysis.notes, "note"))
     return Section("summary", "In short", "".join(parts))
 
 
 def remarks(material: Material) -> list[str]:
     """Flags of the data and of the runs, each once."""
-    flags = [str(flag) for evaluation in material.evaluations for flag in evaluation.results.flags]
+    flags = [flag for evaluation in material.evaluations for flag in evaluation.results.flags]
     for evaluation in material.evaluations:
         if benchmark_targets(evaluation.results):
             flags += remarks_on_data(evaluation.results)
     for training in material.trainings:
-        if not training.about.get("finished"):
+        if not training.about.finished:
             flags.append(f"{training.name}: the training is not finished; figures are those so far.")
-        for domain in training.about["data"].values():
-            name = domain.get("name", "data") if isinstance(domain, dict) else "data"
-            flags += [f"{name}: {flag}" for flag in (domain.get("flags", ()) if isinstance(domain, dict) else ())]
+        for domain in training.about.data.values():
+            flags += [f"{domain.get('name', 'data')}: {flag}" for flag in domain.get("flags", ())]
     return list(dict.fromkeys(flags))
 
 
@@ -47,7 +46,7 @@ def evaluation_words(results: Results) -> list[str]:
     """What was compared, then for each method what was gained."""
     first = results.rows[0]
     others = [method for method in results.methods if method != FROZEN]
-    backbone = _backbone_words(results.settings.get("backbone"))
+    backbone = f" {results.settings['backbone']['source']}" if "backbone" in results.settings else ""
     compared = f"{listed(others)} {'was' if len(others) == 1 else 'were'} compared with the frozen backbone{backbone}"
     if not others:
         compared = f"The frozen backbone{backbone} was measured"
@@ -137,14 +136,14 @@ def tiles(results: Results) -> str:
 def training_words(training: Training) -> str:
     """How a training went."""
     about = training.about
-    base = about["data"].get("base", {})
-    what = f"{training.name}: training a {about['adapter'].get('kind', 'n unnamed')} adapter"
+    base = about.data.get("base", {})
+    what = f"{training.name}: training a {about.adapter['kind']} adapter"
     if "classes" in base and "images" in base:
         what += f" on {plural(base['classes'], 'class', 'classes')} ({plural(base['images'], 'image')})"
-    if training.episodes:
-        what += f" for {plural(round(training.episodes[-1][0]), 'base episode')}"
-    if isinstance(about.get("seconds"), int | float):
-        what += f", {duration(about['seconds'])}"
+    if training.steps:
+        what += f" for {plural(training.steps[-1][0], 'base episode')}"
+    if about.seconds is not None:
+        what += f", {duration(about.seconds)}"
     if not training.validations:
         return f"{what}."
     (_, start, _), (_, last, half) = training.validations[0], training.validations[-1]
@@ -152,7 +151,7 @@ def training_words(training: Training) -> str:
     interval = "" if half is None else f" (± {number(half)} each; the two are not compared episode by episode here)"
     return (
         f"{what}. Accuracy on the validation classes went from {number(start)} % to {number(last)} %{interval}, "
-        f"{number(best[1])} % at its best, after {plural(round(best[0]), 'episode')}."
+        f"{number(best[1])} % at its best, after {plural(best[0], 'episode')}."
     )
 
 
@@ -165,20 +164,20 @@ def duration(seconds: float) -> str:
 
 def ablation_words(ablation: Ablation) -> str:
     """How large an ablation is."""
-    rows = list(dict.fromkeys(str(run["row"]) for run in ablation.runs))
-    seeds = len({run["seed"] for run in ablation.runs})
+    rows = list(dict.fromkeys(run.row for run in ablation.runs))
+    seeds = len({run.seed for run in ablation.runs})
     return (
         f"{ablation.name}: an ablation of {plural(len(rows), 'row')} in {plural(len(ablation.runs), 'run')}, "
         f"with {plural(seeds, 'seed')}."
     )
 
 
-def analysis_words(analysis: Analysis) -> str:
+def analysis_words(analyzed: Analyzed) -> str:
     """What an analysis looked at, and where the adapter changed most."""
-    names = [domain.name for domain in analysis.domains]
-    what = f"{analysis.name}: the embeddings of {plural(len(names), 'domain')} ({listed(names)}) were analyzed"
-    adapter = analysis.about.get("adapter")
-    what += " before and after adapting." if adapter else " with the frozen backbone."
+    analysis = analyzed.analysis
+    names = list(analysis.domains)
+    what = f"{analyzed.name}: the embeddings of {plural(len(names), 'domain')} ({listed(names)}) were analyzed"
+    what += " before and after adapting." if analysis.adapter else " with the frozen backbone."
     if analysis.heads:
         head = max(analysis.heads, key=lambda entry: entry.distance)
         what += (
@@ -190,9 +189,3 @@ def analysis_words(analysis: Analysis) -> str:
 
 def _pairs(results: Results, method: str) -> list[PairedRow]:
     return [row for row in results.paired if row.method == method]
-
-
-def _backbone_words(backbone: object) -> str:
-    if not isinstance(backbone, dict) or "source" not in backbone:
-        return ""
-    return f" {backbone['source']}"

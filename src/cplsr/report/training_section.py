@@ -16,14 +16,14 @@ def training_section(trainings: tuple[Training, ...]) -> Section:
     bodies = [
         part(entry.name, figures(*_curves(entry)), of=len(trainings))
         for entry in trainings
-        if entry.episodes or entry.validations
+        if entry.steps or entry.validations
     ]
     return Section("training", "Training", "".join(bodies))
 
 
 def _curves(training: Training) -> list[str]:
     curves = []
-    if training.episodes:
+    if training.steps:
         curves += [_loss(training), _speed(training)]
     if training.validations:
         curves.insert(1, _validation(training))
@@ -37,7 +37,7 @@ def _window(count: int) -> int:
 
 
 def _loss(training: Training) -> str:
-    points = tuple((episode, loss) for episode, loss, _ in training.episodes)
+    points = tuple((float(episode), loss) for episode, loss, _ in training.steps)
     window = _window(len(points))
     lines = [Line("loss", points, series=1, faint=window > 1)]
     if window > 1:
@@ -54,7 +54,7 @@ def _loss(training: Training) -> str:
 
 
 def _validation(training: Training) -> str:
-    points = tuple((episode, accuracy) for episode, accuracy, _ in training.validations)
+    points = tuple((float(episode), accuracy) for episode, accuracy, _ in training.validations)
     halves = tuple(half for _, _, half in training.validations)
     entry = Line("validation accuracy, 95 % interval", points, series=1, half_widths=halves, marked=True)
     chart = line_chart(
@@ -68,7 +68,7 @@ def _validation(training: Training) -> str:
 
 
 def _speed(training: Training) -> str:
-    points = tuple((episode, rate) for episode, _, rate in training.episodes)
+    points = tuple((float(episode), rate) for episode, _, rate in training.steps)
     median = sorted(rate for _, rate in points)[len(points) // 2]
     entry = Line("images per second", points)
     chart = line_chart(
@@ -84,7 +84,7 @@ def _speed(training: Training) -> str:
 
 def _distances(training: Training) -> str:
     lines = [
-        Line(f"layer {layer}", points, series=number_ + 1, marked=len(points) < 30)
+        Line(f"layer {layer}", tuple((float(x), y) for x, y in points), series=number_ + 1, marked=len(points) < 30)
         for number_, (layer, points) in enumerate(training.distances.items())
     ]
     chart = line_chart(

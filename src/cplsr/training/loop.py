@@ -352,10 +352,10 @@ def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> Trai
     told = processes.gather(folder.results() if processes.first else None)[0]
     return TrainingResult(
         folder=folder.path,
-        start_accuracy=told["start_accuracy"],
-        best_accuracy=told["best_accuracy"],
-        best_episode=told["best_episode"],
-        last_accuracy=told["last_accuracy"],
-        seconds=told["seconds"],
+        start_accuracy=told.start_accuracy,
+        best_accuracy=told.best_accuracy,
+        best_episode=told.best_episode,
+        last_accuracy=told.last_accuracy,
+        seconds=told.seconds,
         already_finished=already,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file, write_json
+from cplsr.files import new_file
+from cplsr.records.run import METRICS, RUN, TrainingRun
 
-RUN, METRICS, STATE = "run.json", "metrics.jsonl", "state.pt"
+STATE = "state.pt"
 
 
 @dataclass
@@ -47,31 +48,32 @@ class RunFolder:
 
         A folder with something in it is only ever touched with `resume`, and only by the run that made it.
         """
+        new = TrainingRun(**description)
         occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if not occupied:
-            write_json(self.path / RUN, {**description, "finished": False})
+            new.write(self.path)
             return True
         if not (self.path / RUN).is_file():
             raise InputError(f"{self.path} exists and holds no training run: give another --out")
-        old = self._read()
+        old = TrainingRun.read(self.path)
         if not resume:
-            state = "a finished" if old["finished"] else "an unfinished"
+            state = "a finished" if old.finished else "an unfinished"
             raise InputError(f"{self.path} holds {state} run: give --resume to continue it, or another --out")
-        if differences := _differences(old, description):
+        if differences := _differences(old, new):
             raise InputError(
                 f"{self.path} was started with other settings ({'; '.join(differences)}): give the same ones, or "
                 "another --out"
             )
-        return not old["finished"]
+        return not old.finished
 
     def finish(self, **results: Any) -> None:
         """Add the results to run.json; the state is of no more use then."""
-        write_json(self.path / RUN, {**self._read(), **results, "finished": True})
+        replace(TrainingRun.read(self.path), **results, finished=True).write(self.path)
         (self.path / STATE).unlink(missing_ok=True)
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> TrainingRun:
         """What run.json says."""
-        return self._read()
+        return TrainingRun.read(self.path)
 
     def save_state(self, state: RunState) -> None:
         """Keep the state, whole or not at all."""
@@ -101,12 +103,6 @@ class RunFolder:
         rows = [json.loads(line) for line in lines]
         return [(row["episode"], row["validation"]) for row in rows if "validation" in row]
 
-    def _read(self) -> dict[str, Any]:
-        try:
-            return json.loads((self.path / RUN).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{self.path / RUN} is damaged ({error}): give another --out") from error
-
 
 def git_commit() -> str | None:
     """The commit of the source tree this package runs from, if it runs from one."""
@@ -117,13 +113,13 @@ def git_commit() -> str | None:
         return None
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _differences(old: TrainingRun, new: TrainingRun) -> list[str]:
     """Settings that decide the result and are not the same, as `name: old, now new`."""
-    fresh = json.loads(json.dumps(new))
+    told, fresh = old.to_json(), json.loads(json.dumps(new.to_json()))
     differences = []
     for part in ("settings", "method", "adapter", "backbone", "data"):
-        if part in old:  # else written before there was such a part
-            before, after = ({**content.get(part, {}), "source": None} for content in (old, fresh))
+        if told[part]:  # else written before there was such a part
+            before, after = ({**content[part], "source": None} for content in (told, fresh))
             differences += told_differences(before, after)  # moved weights are the same weights: no source
     return differences
 

@@ -1,17 +1,30 @@
-"""What an evaluation found, and the file that says so."""
+"""What an evaluation found: results.json."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from cplsr.errors import InputError
+import msgspec
+
+from cplsr.declared import between, read_record
 from cplsr.files import write_json
+from cplsr.records.parts import BackboneInfo, Count
+from cplsr.records.public import public
 
 FROZEN = "frozen"
 """Name of the backbone as it is, with the same prototype classifier."""
+
+Percent = Annotated[float, between(0, 100)]
+Share = Annotated[float, between(0, 1)]
+HalfWidth = Annotated[float, between(0, 1000)] | None
+if TYPE_CHECKING:
+    Counts = tuple[tuple[int, ...], ...]
+else:
+    # No ranges here: msgspec 0.22 mixes up a range and the length of a tuple where both stand in one union.
+    Counts = tuple[tuple[int | tuple[int, int], ...], ...]
+    """In memory every entry of the matrix; in files of each row its (column, count) pairs, formerly all entries."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +33,14 @@ class Row:
 
     method: str
     target: str
-    shot: int
-    way: int
-    query: int
-    episodes: int
+    shot: Count
+    way: Count
+    query: Count
+    episodes: Annotated[int, between(1, 10**9)]
     seed: int
     train_shot: int | None
-    accuracy: float
-    ci95: float | None
+    accuracy: Percent
+    ci95: HalfWidth
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,10 @@ class PairedRow:
     method: str
     against: str
     target: str
-    shot: int
-    difference: float
-    ci95: float | None
-    wins: float
+    shot: Count
+    difference: Annotated[float, between(-100, 100)]
+    ci95: HalfWidth
+    wins: Share
 
     @property
     def significant(self) -> bool:
@@ -61,16 +74,36 @@ class ConfusionRow:
 
     method: str
     target: str
-    shot: int
+    shot: Count
     classes: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
-    recall: tuple[float, ...]
+    counts: Counts
+    recall: tuple[Share, ...]
+
+    def __post_init__(self) -> None:
+        """Fill in the zeros that files leave out, and refuse what is no matrix of the classes."""
+        size = len(self.classes)
+        counts = tuple(row if _all_entries(row, size) else _with_zeros(row, size) for row in self.counts)
+        if not size == len(counts) == len(self.recall) or any(count < 0 for row in counts for count in row):
+            raise ValueError(f"the confusions of {self.method} on {self.target} are not those of {size} classes")
+        object.__setattr__(self, "counts", counts)
 
     @property
     def hardest(self) -> tuple[str, float]:
         """The class with the lowest recall, the first of equals, and that recall."""
         place = min(range(len(self.recall)), key=self.recall.__getitem__)
         return self.classes[place], self.recall[place]
+
+
+def _all_entries(row: tuple[Any, ...], size: int) -> bool:
+    return len(row) == size and all(isinstance(entry, int) for entry in row)
+
+
+def _with_zeros(row: tuple[Any, ...], size: int) -> tuple[int, ...]:
+    """A row of the matrix from its (column, count) pairs."""
+    if not all(isinstance(pair, tuple) and 0 <= pair[0] < size for pair in row):
+        raise ValueError(f"a row of the confusions is not that of {size} classes")
+    found = dict(row)
+    return tuple(found.get(column, 0) for column in range(size))
 
 
 @dataclass(frozen=True)
@@ -93,9 +126,9 @@ class CalibrationRow:
 
     method: str
     target: str
-    shot: int
+    shot: Count
     temperature: float
-    ece: float
+    ece: Share
     bins: tuple[CalibrationBin, ...]
 
 
@@ -106,6 +139,52 @@ class AverageRow:
     method: str
     shot: int
     accuracy: float
+
+
+class EvaluatedAdapter(TypedDict, total=False):
+    """An adapter that was measured, and the shot it was trained for."""
+
+    name: str
+    source: str
+    kind: str
+    options: dict[str, Any]
+    fingerprint: str
+    train_shot: int | None
+
+
+class EvaluationSettings(TypedDict, total=False):
+    """What was measured, and how.
+
+    adaptation: what was done with every support set, where anything was.
+    command: what was typed.
+    """
+
+    backbone: BackboneInfo
+    adapters: list[EvaluatedAdapter]
+    also: list[str]
+    shots: list[int]
+    way: int
+    query: int
+    episodes: int
+    seed: int
+    match_shot: bool
+    prototype: str
+    temperature: float
+    interval: str
+    adaptation: dict[str, Any]
+    command: str
+
+
+class TargetData(TypedDict, total=False):
+    """The images of a target that took part, by class, and those that did not."""
+
+    name: str
+    images: int
+    classes: dict[str, int]
+    grouped: bool
+    fingerprint: str
+    unreadable: list[str]
+    skipped: list[str]
 
 
 @dataclass(frozen=True)
@@ -120,9 +199,9 @@ class Results:
     paired: tuple[PairedRow, ...] = ()
     confusion: tuple[ConfusionRow, ...] = ()
     calibration: tuple[CalibrationRow, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: EvaluationSettings = field(default_factory=EvaluationSettings)
     versions: dict[str, str] = field(default_factory=dict)
-    data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    data: dict[str, TargetData] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
     @property
@@ -165,40 +244,26 @@ class Results:
                     averages.append(AverageRow(method, shot, sum(row.accuracy for row in rows) / len(rows)))
         return tuple(averages)
 
+    def public(self) -> Results:
+        """The same without anybody's folders."""
+        return replace(self, settings=public(self.settings), data=public(self.data), flags=public(self.flags))
+
     def to_json(self) -> dict[str, Any]:
-        """As plain lists and dictionaries."""
-        content = asdict(self)
-        averages = [asdict(row) for row in self.averages()]
-        return {"rows": content.pop("rows"), "paired": content.pop("paired"), "averages": averages, **content}
+        """As plain lists and dictionaries, the content of the file."""
+        told = self.public()
+        sparse = [{**vars(row), "counts": [_without_zeros(line) for line in row.counts]} for row in told.confusion]
+        first = {"rows": told.rows, "paired": told.paired, "averages": told.averages()}
+        return msgspec.to_builtins({**first, **vars(told), "confusion": sparse})
 
     def write(self, path: Path | str) -> None:
         """Write as JSON, whole or not at all."""
-        write_json(path, self.to_json())
+        write_json(path, self.to_json(), indent=None)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Results:
+        """Read what `write` wrote, earlier versions included."""
+        return read_record(path, cls, "results (written by `cplsr evaluate`)").public()
 
 
-def read_results(path: Path | str) -> Results:
-    """Read what `Results.write` wrote, earlier versions included."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        del content["averages"]
-        return Results(
-            rows=tuple(Row(**row) for row in content.pop("rows")),
-            paired=tuple(PairedRow(**row) for row in content.pop("paired")),
-            confusion=tuple(_confusion_row(**row) for row in content.pop("confusion", ())),
-            calibration=tuple(_calibration_row(**row) for row in content.pop("calibration", ())),
-            flags=tuple(content.pop("flags")),
-            **content,
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(
-            f"{path} cannot be read as evaluation results ({reason}): give a file written by `cplsr evaluate`"
-        ) from error
-
-
-def _confusion_row(*, classes: list[str], counts: list[list[int]], recall: list[float], **rest: Any) -> ConfusionRow:
-    return ConfusionRow(classes=tuple(classes), counts=tuple(map(tuple, counts)), recall=tuple(recall), **rest)
-
-
-def _calibration_row(*, bins: list[dict[str, float]], **rest: Any) -> CalibrationRow:
-    return CalibrationRow(bins=tuple(CalibrationBin(**each) for each in bins), **rest)
+def _without_zeros(row: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [(column, count) for column, count in enumerate(row) if count]

@@ -1,0 +1,234 @@
+"""What an analysis found: the folder with analysis.json, umap.json and pictures of attention."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from cplsr.declared import read_record
+from cplsr.errors import InputError
+from cplsr.files import write_json
+from cplsr.records.parts import BackboneInfo, Count, OrInfinite, null_is_infinite
+from cplsr.records.public import public
+
+FINDINGS, UMAP, ATTENTION = "analysis.json", "umap.json", "attention"
+Stage = Literal["before", "after"]
+_WHAT = "an analysis (written by `cplsr analyze`)"
+
+
+@dataclass(frozen=True)
+class HeadChange:
+    """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
+
+    distance: ‖C − I‖_F. condition: largest over smallest singular value, infinite for a singular C.
+    asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
+    entropy_change: of the class token's attention, in nats, where it was measured.
+    """
+
+    layer: int
+    head: int
+    distance: float
+    singular_min: float
+    singular_max: float
+    condition: OrInfinite
+    asymmetry: OrInfinite
+    entropy_change: float | None = None
+
+    def __post_init__(self) -> None:
+        """Null stands for infinity."""
+        null_is_infinite(self, "condition", "asymmetry")
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One adapter at one image size; `flops` and `seconds` are of a forward pass per image, without gradients.
+
+    seconds: `None` where it was not measured or did not fit into memory.
+    """
+
+    adapter: str
+    image_size: Count
+    tokens: Count
+    parameters: int
+    flops: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One domain at one stage in two dimensions: a point for every image; `labels` are positions in `classes`."""
+
+    domain: str
+    stage: Stage
+    classes: tuple[str, ...]
+    labels: tuple[int, ...]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse points that lack a coordinate or a class."""
+        if not len(self.labels) == len(self.x) == len(self.y):
+            raise ValueError(f"a panel has {len(self.labels)} labels, {len(self.x)} x and {len(self.y)} y")
+        if not all(0 <= label < len(self.classes) for label in self.labels):
+            raise ValueError(f"a label of a panel is none of its {len(self.classes)} classes")
+
+
+@dataclass(frozen=True)
+class BoundTerms:
+    """The terms for one shot K and way N; tr Σ is between the classes, tr Σ_τ within them."""
+
+    V_tr: float
+    V_wit: float
+    Ed2: float
+    base_term: float
+    tr_sigma: float
+    tr_sigma_tau: float
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One domain at one stage.
+
+    within_between: infinite where all class means coincide.
+    bound: terms by shot.
+    proxy_distance: from the base domain; `None` without one, and for the base domain itself.
+    attention_entropy, attention_entropy_rows: of the class token's row and of all rows, in nats, heads by layer.
+    """
+
+    within_between: OrInfinite
+    bound: dict[int, BoundTerms]
+    proxy_distance: float | None
+    attention_entropy: list[list[float]]
+    attention_entropy_rows: list[list[float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Null stands for infinity."""
+        null_is_infinite(self, "within_between")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far an adapter moved the embeddings of a domain.
+
+    cosine: of an image's embeddings before and after, averaged; 1 where only lengths changed.
+    shift: of the mean of all embeddings, in units of their spread before, √tr Σ: what all images moved in common, and
+        so what prototypes of that domain do not need. Infinite where there was no spread.
+    """
+
+    cosine: float
+    shift: OrInfinite
+
+    def __post_init__(self) -> None:
+        """Null stands for infinity."""
+        null_is_infinite(self, "shift")
+
+
+@dataclass(frozen=True)
+class DomainAnalysis:
+    """One domain with the frozen backbone, and with the adapter if there is one, and how far that moved it."""
+
+    images: int
+    before: Measures
+    after: Measures | None
+    drift: Drift | None = None
+
+
+@dataclass(frozen=True)
+class AttentionPicture:
+    """Attention of the last layer laid over one image, the file it goes to, and that file's bytes."""
+
+    domain: str
+    image: str
+    file: str
+    png: bytes = b""
+
+
+class AnalyzedAdapter(TypedDict, total=False):
+    """The adapter that was looked at."""
+
+    name: str
+    kind: str
+    fingerprint: str
+    parameters: int
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """The content of umap.json."""
+
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that was measured and what it depends on.
+
+    adapter: `None` where only the frozen backbone was looked at.
+    heads: the most changed first; empty for adapters other than the coalescent projection.
+    umap: the file with the panels, if there are any. panels: its content.
+    notes: remarks that belong beside the figures wherever they are shown.
+    """
+
+    backbone: BackboneInfo
+    adapter: AnalyzedAdapter | None
+    versions: dict[str, str]
+    settings: dict[str, Any]
+    domains: dict[str, DomainAnalysis]
+    heads: tuple[HeadChange, ...]
+    cost: tuple[CostRow, ...]
+    umap: str | None
+    attention: tuple[AttentionPicture, ...]
+    notes: tuple[str, ...]
+    panels: tuple[Panel, ...] = ()
+
+    def public(self) -> Analysis:
+        """The same without anybody's folders."""
+        return replace(self, backbone=public(self.backbone), settings=public(self.settings), notes=public(self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain lists and dictionaries, the content of `analysis.json`; what is infinite is null there."""
+        told = {**vars(self.public())}
+        del told["panels"]
+        told["attention"] = [{"domain": p.domain, "image": p.image, "file": p.file} for p in self.attention]
+        return msgspec.json.decode(msgspec.json.encode(told))
+
+    def write(self, folder: Path) -> None:
+        """Fill a new folder."""
+        write_json(folder / FINDINGS, self.to_json())
+        if self.umap:
+            write_json(folder / self.umap, asdict(_Panels(self.panels)))
+        for picture in self.attention:
+            (folder / picture.file).parent.mkdir(exist_ok=True)
+            (folder / picture.file).write_bytes(picture.png)
+
+    @classmethod
+    def read(cls, folder: Path) -> Analysis:
+        """Read a folder: analysis.json and the files that it names."""
+        found = read_record(folder / FINDINGS, cls, _WHAT)
+        panels = read_record(_inside(folder, found.umap), _Panels, f"part of {_WHAT}").panels if found.umap else ()
+        pictures = tuple(replace(each, png=_png(_inside(folder, each.file))) for each in found.attention)
+        return replace(found.public(), panels=panels, attention=pictures)
+
+    def files(self) -> list[str]:
+        """Names of the files that were read."""
+        return [*([self.umap] if self.umap else []), *(picture.file for picture in self.attention), FINDINGS]
+
+
+def _inside(folder: Path, name: str) -> Path:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(f"{folder / FINDINGS} names the file {name}, which is outside its folder: run it again")
+    return path
+
+
+def _png(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): run `cplsr analyze` again") from None
+    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
+        raise InputError(f"{path} is not a PNG picture: run `cplsr analyze` again")
+    return content
