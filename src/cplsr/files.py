@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -102,13 +102,13 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # 0.1 s that `cplsr --help` does not have
 
-    place = folder / of
+    place, new = folder / of, not folder.exists()
     lock = FileLock(folder / (f".{of}.lock" if of else ".lock"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{place} is being written by another process: wait for its end, or give another --out") from None
+        raise InputError(f"{place} is being written by another process: wait for it, or give another --out") from None
     except OSError as error:
         raise InputError(f"{place} cannot be written ({error.strerror}): give another --out") from error
     try:
@@ -116,3 +116,6 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
     finally:
         Path(lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits on the old file sees that it is gone
         lock.release()
+        if new:
+            with suppress(OSError):  # nothing came of it: an empty folder is not left behind
+                folder.rmdir()

@@ -1,7 +1,6 @@
 """Reading image files that are not what their names promise, and telling versions of a file apart."""
 
 import io
-import os
 import pickle
 import struct
 import zlib

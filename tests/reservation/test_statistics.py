@@ -201,7 +201,7 @@ def test_another_safetensors_file_is_not_taken_for_statistics(tmp_path):
     save_file({"means": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
     with pytest.raises(DamagedFileError, match="is not a file of"):
         ClassGaussians.load(tmp_path / "other.safetensors")
-    with pytest.raises(InputError, match="there is no .*missing.safetensors: make it first"):
+    with pytest.raises(InputError, match=r"there is no .*missing\.safetensors: make it first"):
         ClassGaussians.load(tmp_path / "missing.safetensors")
 
 

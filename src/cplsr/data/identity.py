@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import final
 
 from cplsr.environment import cache_folder
+from cplsr.errors import InputError
 from cplsr.files import read_sealed, write_sealed
 
 HASH_BYTES = 16
@@ -94,7 +95,7 @@ def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
         if file.problem is None and max(file.version[1:3]) < sure
     }
     if added:
-        with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        with suppress(OSError, InputError):  # a cache that cannot be written costs time, nothing else
             write_sealed(cached, {**known, **added})
 
 

@@ -102,33 +102,49 @@ def train(
     description = _describe(backbone, base, val, adapter, options, settings, objective, processes)
     with only_writer(folder.path) if processes.first else nullcontext():
         begun = folder.begin({**description, "command": command}, resume=resume) if processes.first else None
-        if not processes.gather(begun)[0]:
-            return _finished(folder, processes, already=True)
-        images, val_images = (
-            decoded_images(d, backbone.image_size, processes=processes, workers=workers) for d in (base, val)
+        if left := processes.gather(begun)[0]:
+            _train(backbone, base, val, adapter, options, settings, objective, folder, processes, workers, save_seconds)
+        return _finished(folder, processes, already=not left)
+
+
+def _train(
+    backbone: Backbone,
+    base: Domain,
+    val: Domain,
+    adapter: str,
+    options: dict[str, Any],
+    settings: TrainingSettings,
+    objective: Objective,
+    folder: RunFolder,
+    processes: Processes,
+    workers: int | None,
+    save_seconds: float,
+) -> None:
+    """Train in a folder that is ours alone."""
+    images, val_images = (
+        decoded_images(d, backbone.image_size, processes=processes, workers=workers) for d in (base, val)
+    )
+    pseudo = None
+    if settings.pe:
+        gaussians = base_gaussians(backbone, images, settings, processes=processes)
+        pseudo = PseudoEpisodeStream(
+            gaussians,
+            settings.pseudo_recipe(),
+            seed=settings.seed,
+            pool=settings.pseudo_episodes,
+            online=settings.online,
         )
-        pseudo = None
-        if settings.pe:
-            gaussians = base_gaussians(backbone, images, settings, processes=processes)
-            pseudo = PseudoEpisodeStream(
-                gaussians,
-                settings.pseudo_recipe(),
-                seed=settings.seed,
-                pool=settings.pseudo_episodes,
-                online=settings.online,
-            )
-        attach(backbone, adapter, **options)
-        backbone.checkpointing = settings.checkpointing
-        try:
-            validation = Validation.of(val_images, settings)
-            objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
-            objective.to(backbone.device)
-            run = _Run(backbone, images, validation, pseudo, settings, objective, folder, processes, save_seconds)
-            run.go()
-        finally:
-            backbone.checkpointing = False
-            detach(backbone)
-        return _finished(folder, processes, already=False)
+    attach(backbone, adapter, **options)
+    backbone.checkpointing = settings.checkpointing
+    try:
+        validation = Validation.of(val_images, settings)
+        objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
+        objective.to(backbone.device)
+        run = _Run(backbone, images, validation, pseudo, settings, objective, folder, processes, save_seconds)
+        run.go()
+    finally:
+        backbone.checkpointing = False
+        detach(backbone)
 
 
 class _Run:

@@ -75,10 +75,10 @@ class RunFolder:
         return not old["finished"]
 
     def finish(self, **results: Any) -> None:
-        """Add the results to run.json; the states are of no more use then."""
+        """Add the results to run.json; the states, and what killed processes left half-written, are of no more use."""
         write_json(self.path / RUN, {**self._read(), **results, "finished": True})
-        for name in (STATE, PREVIOUS):
-            (self.path / name).unlink(missing_ok=True)
+        for file in (self.path / STATE, self.path / PREVIOUS, *self.path.glob(".*.partial")):
+            file.unlink(missing_ok=True)
 
     def results(self) -> dict[str, Any]:
         """What run.json says."""
@@ -89,9 +89,7 @@ class RunFolder:
         if (self.path / STATE).is_file():
             (self.path / STATE).replace(self.path / PREVIOUS)
         parts = {name: value for name, value in vars(state).items() if name not in _TENSORS}
-        tensors = {
-            f"{part}/{name}": tensor for part in _TENSORS for name, tensor in getattr(state, part).items()
-        }
+        tensors = {f"{part}/{name}": tensor for part in _TENSORS for name, tensor in getattr(state, part).items()}
         write_tensors(self.path / STATE, tensors, parts, kind=KIND)
 
     def load_state(self) -> RunState | None:
@@ -151,7 +149,7 @@ def _read_state(file: Path) -> RunState:
     for place, tensor in stored.items():
         part, _, name = place.partition("/")
         tensors[part][name] = tensor.clone()  # the file they are mapped from will be replaced
-    return RunState(**parts, **tensors)
+    return RunState(**parts, **tensors)  # type: ignore[arg-type]
 
 
 def git_commit() -> str | None:
