@@ -19,7 +19,7 @@ from .errors import InputError as InputError
 from .evaluation.cache import EmbeddingCache as EmbeddingCache
 from .evaluation.evaluate import EpisodeSettings as EpisodeSettings
 from .evaluation.evaluate import evaluate as evaluate
-from .evaluation.results import Results as Results
+from .records.results import Results as Results
 from .export.to_onnx import export_onnx as export_onnx
 from .export.to_timm import export_timm as export_timm
 from .export.to_transformers import export_transformers as export_transformers

@@ -1,15 +1,18 @@
-"""Files and folders that appear whole or not at all: written beside their place, then renamed into it."""
+"""Files and folders that appear whole or not at all, notice damage, and have one writer at a time."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from cplsr.errors import InputError
 
 
 def _beside(path: Path) -> Path:
@@ -73,3 +76,47 @@ def write_json(path: Path | str, content: Any, indent: int | None = 2) -> None:
     text = json.dumps(content, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
     with new_file(path) as stream:
         stream.write(text + "\n")
+
+
+def write_sealed(path: Path | str, content: Any) -> None:
+    """Write `content` as JSON with a checksum over all of it, whole or not at all."""
+    text = json.dumps(content, allow_nan=False)  # escapes, so that names of files that are no text pass too
+    with new_file(path) as stream:
+        stream.write(f'{{"sha256": "{hashlib.sha256(text.encode()).hexdigest()}", "content": {text}}}\n')
+
+
+def read_sealed(path: Path | str) -> Any:
+    """Read what `write_sealed` wrote; raises `ValueError` where it is anything else, `OSError` where it is missing."""
+    stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    if isinstance(stored, dict) and stored.keys() == {"sha256", "content"}:
+        text = json.dumps(stored["content"])
+        if hashlib.sha256(text.encode()).hexdigest() == stored["sha256"]:
+            return stored["content"]
+    raise ValueError(f"{path} has a wrong checksum")
+
+
+@contextmanager
+def only_writer(folder: Path, of: str = "") -> Iterator[None]:
+    """Keep every other process out of a folder, or of its one file `of`, for as long as the block runs.
+
+    The system holds the lock, so that it ends with this process, however that ends.
+    """
+    from filelock import FileLock, Timeout  # 0.1 s that `cplsr --help` does not have
+
+    place, new = folder / of, not folder.exists()
+    lock = FileLock(folder / (f".{of}.lock" if of else ".lock"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(f"{place} is being written by another process: wait for it, or give another --out") from None
+    except OSError as error:
+        raise InputError(f"{place} cannot be written ({error.strerror}): give another --out") from error
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits on the old file sees that it is gone
+        lock.release()
+        if new:
+            with suppress(OSError):  # nothing came of it: an empty folder is not left behind
+                folder.rmdir()

@@ -100,6 +100,21 @@ def test_a_finished_partial_is_only_renamed(classifier, query, tmp_path, monkeyp
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+def test_a_second_run_into_one_file_gets_a_sentence(classifier, query, tmp_path, monkeypatch):
+    queries, real, said = open_queries(query), csv_run._append, []
+
+    def meddled(*arguments):
+        with pytest.raises(InputError) as error:
+            label_to_csv(classifier, queries, tmp_path / "p.csv")
+        said.append(str(error.value))
+        real(*arguments)
+
+    monkeypatch.setattr(csv_run, "_append", meddled)
+    label_to_csv(classifier, queries, tmp_path / "p.csv")
+    assert "p.csv is being written by another process" in said[0]
+    assert len(list(read_rows(tmp_path / "p.csv"))) == 11
+
+
 def test_a_partial_of_something_else_is_refused(classifier, query, support, backbone, tmp_path, monkeypatch):
     out = tmp_path / "p.csv"
     with monkeypatch.context() as patch:

@@ -20,6 +20,7 @@ from cplsr.ablation.workspace import Workspace
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
 from cplsr.cli.recipes import read_recipe
+from cplsr.files import only_writer
 from cplsr.training import loop
 from cplsr.training.settings import TrainingSettings
 
@@ -125,6 +126,13 @@ def test_a_row_may_adapt_on_the_support_sets_of_its_first_episodes(recipe, tmp_p
     recipe.write_text(recipe.read_text().replace("adapt = 3", "adapt = 4"))
     assert ablate(recipe, out, "--only", "PMF") == 2
     assert "with other settings (episodes: 3, now 4" in capsys.readouterr().err
+
+
+def test_a_second_ablation_into_one_folder_gets_a_sentence(recipe, tmp_path, capsys):
+    with only_writer(tmp_path / "out"):
+        assert ablate(recipe, tmp_path / "out", "--only", "frozen") == 2
+    assert "is being written by another process" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_in_a_record_repeats_exactly_this_run(recipe, tmp_path):

@@ -1,7 +1,6 @@
 """Reading image files that are not what their names promise, and telling versions of a file apart."""
 
 import io
-import os
 import pickle
 import struct
 import zlib
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image, features
 
 from cplsr.data.domain import UnreadableImageError
-from cplsr.data.image_file import FileReader, file_identity, is_image_name, read_image
+from cplsr.data.image_file import FileReader, is_image_name, read_image
 
 
 def jpeg(side: int = 64) -> bytes:
@@ -102,40 +101,6 @@ def test_the_file_is_closed_and_the_pixels_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "wanted"), [("a.JPG", True), ("b.tiff", True), ("c.txt", False), ("jpg", False)])
 def test_image_names(name: str, wanted: bool) -> None:
     assert is_image_name(name) is wanted
-
-
-def identity(path: Path) -> str:
-    return file_identity(path.name, str(path), path.stat())
-
-
-def test_identity_changes_with_size_or_time_and_not_with_the_place(tmp_path: Path) -> None:
-    path = tmp_path / "a.jpg"
-    path.write_bytes(b"1234")
-    os.utime(path, ns=(5, 1_500_000_001))
-    before = identity(path)
-    (tmp_path / "moved").mkdir()
-    moved = path.rename(tmp_path / "moved" / "a.jpg")
-    assert identity(moved) == before
-    os.utime(moved, ns=(5, 1_500_000_002))
-    assert identity(moved) != before
-    moved.write_bytes(b"12345")
-    os.utime(moved, ns=(5, 1_500_000_001))
-    assert identity(moved) != before
-
-
-@pytest.mark.parametrize("place", [0, 5_000, 9_999])
-def test_files_from_an_archive_are_told_apart_by_content(place: int, tmp_path: Path) -> None:
-    """Archives keep whole seconds, so path, size and time of two different images can agree."""
-    identities = set()
-    for number, size in ((0, 10_000), (1, 10_000)):
-        path = tmp_path / "a.bmp"
-        content = bytearray(size)
-        content[place] = number
-        path.write_bytes(content)
-        os.utime(path, ns=(0, 2_000_000_000))
-        identities.add(identity(path))
-    # Only the first and last 4,096 bytes are looked at: the price of opening 30,000 files in about a second.
-    assert len(identities) == (1 if place == 5_000 else 2)
 
 
 def test_the_reader_pickles(tmp_path: Path) -> None:

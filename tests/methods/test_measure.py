@@ -162,6 +162,10 @@ def test_a_damaged_log_is_a_warning_and_done_again(tmp_path):
     log.file.write_text("[1, 2")
     with pytest.warns(UserWarning, match="done again"):
         assert len(EpisodeLog.of({"a": 1}, tmp_path)) == 0
+    log.add(0.25, 3.0)
+    log.file.write_text(log.file.read_text().replace("0.25", "0.75"))
+    with pytest.warns(UserWarning, match="done again"):
+        assert len(EpisodeLog.of({"a": 1}, tmp_path)) == 0
 
 
 def test_a_log_that_cannot_be_kept_is_a_warning_and_goes_on(tmp_path):

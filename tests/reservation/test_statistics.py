@@ -9,7 +9,7 @@ from sklearn.covariance import ledoit_wolf
 from cplsr.errors import InputError
 from cplsr.reservation.moments import ClassMoments
 from cplsr.reservation.statistics import ClassGaussians, ledoit_wolf_intensity
-from cplsr.reservation.statistics_file import DamagedStatisticsError
+from cplsr.tensor_file import DamagedFileError
 
 small_classes = pytest.mark.filterwarnings("ignore:.*classes have no more embeddings")
 
@@ -189,7 +189,7 @@ def test_every_kind_of_damage_is_noticed(tmp_path):
         damaged[-1 - place] = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
     for content in damaged.values():
         path.write_bytes(content)
-        with pytest.raises(DamagedStatisticsError, match="again"):
+        with pytest.raises(DamagedFileError, match="again"):
             ClassGaussians.load(path)
     path.write_bytes(whole)
     ClassGaussians.load(path)
@@ -199,9 +199,9 @@ def test_another_safetensors_file_is_not_taken_for_statistics(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"means": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
-    with pytest.raises(DamagedStatisticsError, match="is not a file of"):
+    with pytest.raises(DamagedFileError, match="is not a file of"):
         ClassGaussians.load(tmp_path / "other.safetensors")
-    with pytest.raises(InputError, match="there are no statistics at"):
+    with pytest.raises(InputError, match=r"there is no .*missing\.safetensors: make it first"):
         ClassGaussians.load(tmp_path / "missing.safetensors")
 
 
@@ -213,7 +213,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("cplsr.reservation.statistics_file.save_file", broken)
+    monkeypatch.setattr("cplsr.tensor_file.save_file", broken)
     with pytest.raises(OSError, match="disk full"):
         ClassGaussians.from_embeddings(*clouds(3)).save(path)
     assert torch.equal(ClassGaussians.load(path).means, gaussians.means)

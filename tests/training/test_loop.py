@@ -206,6 +206,115 @@ def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
     assert adapter_of(backbone).kind == "residual"
 
 
+def interrupted(run, monkeypatch, **changes):
+    """A run that stops with an error in its third episode, after the states of episodes 1 and 2."""
+    real = loop._Run._episodes
+
+    def stopped(self, first, at_once):
+        if first == 2:
+            raise KeyboardInterrupt
+        return real(self, first, at_once)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "_episodes", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(**changes)
+
+
+@pytest.mark.parametrize("harm", ["newest", "newest missing", "no metrics", "damaged metrics"])
+def test_a_run_goes_on_to_the_same_result_whatever_was_damaged(run, tmp_path, monkeypatch, caplog, harm):
+    interrupted(run, monkeypatch)
+    folder = tmp_path / "run"
+    newest = folder / "state.safetensors"
+    if harm == "newest":
+        content = bytearray(newest.read_bytes())
+        content[-1] ^= 1
+        newest.write_bytes(content)
+    elif harm == "newest missing":
+        newest.unlink()
+    elif harm == "no metrics":
+        (folder / "metrics.jsonl").unlink()
+    else:
+        (folder / "metrics.jsonl").write_bytes(b'\xff\xfe{"episode": 0, "validation": 99.0}\nhalf a li')
+    with caplog.at_level(logging.INFO):
+        result = run(resume=True)
+    assert f"continuing after base episode {1 if harm.startswith('newest') else 2}" in caplog.text
+    undisturbed = run("undisturbed")
+    for part in ("adapter", "last"):
+        assert tensors(folder / part) == tensors(tmp_path / "undisturbed" / part)
+    figures = [
+        [{k: v for k, v in row.items() if k != "images_per_second"} for row in rows(tmp_path / name)]
+        for name in ("run", "undisturbed")
+    ]
+    assert figures[0] == figures[1]
+    assert (result.start_accuracy, result.last_accuracy) == (undisturbed.start_accuracy, undisturbed.last_accuracy)
+    assert sorted(path.name for path in folder.iterdir()) == ["adapter", "last", "metrics.jsonl", "run.json"]
+
+
+def test_a_second_run_into_one_folder_gets_a_sentence_and_disturbs_nothing(run, tmp_path, monkeypatch):
+    real = loop._Run._episodes
+    said = []
+
+    def meddled(self, first, at_once):
+        if first == 2:
+            for resume in (False, True):
+                with pytest.raises(InputError) as error:
+                    run(resume=resume)
+                said.append(str(error.value))
+        return real(self, first, at_once)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "_episodes", meddled)
+        run()
+    assert len(said) == 2
+    assert all("is being written by another process" in sentence for sentence in said)
+    run("undisturbed")
+    assert tensors(tmp_path / "run" / "last") == tensors(tmp_path / "undisturbed" / "last")
+
+
+def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, monkeypatch):
+    import os
+    import shutil
+
+    from cplsr.data.open import open_domain
+    from cplsr.training import base_images, base_statistics
+
+    copied = tmp_path / "copied" / "domain"
+    shutil.copytree(tiny_folder, copied, copy_function=shutil.copyfile)
+    for file in copied.rglob("*.png"):
+        os.utime(file, (1, 1))
+    settings = replace(SETTINGS, episodes=1)
+    train(load_backbone(checkpoint_file, heads=2), open_domain(tiny_folder), out=tmp_path / "a", settings=settings)
+    monkeypatch.setattr(base_images, "decode", None)  # all is in the caches
+    monkeypatch.setattr(base_statistics, "_compute", None)
+    backbone = load_backbone(checkpoint_file, heads=2)
+    assert train(backbone, open_domain(copied), out=tmp_path / "a", settings=settings, resume=True).already_finished
+    train(backbone, open_domain(copied), out=tmp_path / "b", settings=settings)
+    assert tensors(tmp_path / "a" / "last") == tensors(tmp_path / "b" / "last")
+
+
+def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monkeypatch, caplog):
+    from cplsr.training import base_images
+    from cplsr.training.processes import Processes
+
+    def opened():
+        return base_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
+
+    labels = opened().labels.tolist()
+    (index,) = (tmp_path / "images").glob("*/index.json")
+    whole = index.read_bytes()
+    decoded = []
+    real = base_images.decode
+    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real(*a, **k))
+    digits = [place for place, byte in enumerate(whole) if chr(byte).isdigit()]
+    for place in digits[:: len(digits) // 25]:
+        index.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert opened().labels.tolist() == labels
+        assert index.read_bytes() == whole
+    assert len(decoded) == len(digits[:: len(digits) // 25])
+    assert "are damaged and are made again" in caplog.text
+
+
 def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_path, caplog, monkeypatch):
     from cplsr.environment import cache_folder
     from cplsr.training import base_images, base_statistics

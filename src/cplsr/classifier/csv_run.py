@@ -17,7 +17,7 @@ from cplsr.classifier.prediction import Prediction
 from cplsr.classifier.prototype_classifier import check_rejection
 from cplsr.data.domain import Domain
 from cplsr.errors import InputError
-from cplsr.files import new_file, write_json
+from cplsr.files import new_file, only_writer, write_json
 
 COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
 Row = list[str]
@@ -61,17 +61,18 @@ def label_to_csv(
     check_out(out)
     partial = partial_of(out)
     done = 0
-    if partial.exists() and not restart:
-        check_partial(classifier, queries, out, reject_below)
-        done = _keep_whole_batches(partial, queries, classifier.batch_size)
-    else:
-        partial.unlink(missing_ok=True)
-        write_json(_record_of(out), _identity(classifier, queries, reject_below))
-        with new_file(partial) as stream:
-            csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
-    _append(classifier, queries, partial, done, reject_below)
-    partial.replace(out)
-    _record_of(out).unlink(missing_ok=True)
+    with only_writer(out.parent, out.name):
+        if partial.exists() and not restart:
+            check_partial(classifier, queries, out, reject_below)
+            done = _keep_whole_batches(partial, queries, classifier.batch_size)
+        else:
+            partial.unlink(missing_ok=True)
+            write_json(_record_of(out), _identity(classifier, queries, reject_below))
+            with new_file(partial) as stream:
+                csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
+        _append(classifier, queries, partial, done, reject_below)
+        partial.replace(out)
+        _record_of(out).unlink(missing_ok=True)
     return done
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from cplsr.data.domain import Domain
 from cplsr.data.folder import SYSTEM_FILES
-from cplsr.data.image_file import FileReader, file_identity, is_image_name
+from cplsr.data.identity import look_at_files
+from cplsr.data.image_file import FileReader, is_image_name
 from cplsr.data.listing import PATH_COLUMNS
 from cplsr.errors import InputError
 
@@ -56,17 +57,9 @@ def unlabeled_files(name: str, paths: Sequence[str], root: Path | None = None) -
         name=name,
         classes=("",),
         labels=np.zeros(len(paths), dtype=np.int64),
-        identities=tuple(_identity(base, path) for path in paths),
+        identities=tuple(file.identity for file in look_at_files(base, paths)),
         reader=FileReader(base, tuple(paths)),
     )
-
-
-def _identity(root: str, path: str) -> str:
-    place = os.path.join(root, path)  # noqa: PTH118 (called for every image: no Path object)
-    try:
-        return file_identity(path, place, os.stat(place))  # noqa: PTH116
-    except OSError:
-        return f"{path}?missing"
 
 
 def _is_visible(name: str) -> bool:

@@ -7,6 +7,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,6 +18,7 @@ from cplsr.cli.evaluate import split_name
 from cplsr.cli.recipes import split_recipe
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
 from cplsr.errors import InputError
+from cplsr.files import only_writer
 
 if TYPE_CHECKING:
     from cplsr.ablation.engines import Outcome
@@ -114,7 +116,8 @@ def main(arguments: list[str]) -> int:
     if options.out is None:
         raise InputError("there is no folder for the runs: give --out DIR")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    return run(options, [arguments[0], *repeated(options, default)], options.out)
+    with nullcontext() if options.list_runs else only_writer(options.out):
+        return run(options, [arguments[0], *repeated(options, default)], options.out)
 
 
 def run(options: Ablate, words: list[str], out: Path) -> int:

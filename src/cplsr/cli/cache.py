@@ -8,7 +8,8 @@ from typing import Literal
 
 import tyro
 
-OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes"}
+OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
+          "hashes": "hashes of image files"}  # fmt: skip
 """Folders in the cache beside the embeddings, and what they hold."""
 
 
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _action(action: tyro.conf.Positional[Literal["info", "clear"]]) -> Literal["info", "clear"]:
-    """Show or remove what is kept to save time: embeddings, decoded images, statistics, adapted episodes.
+    """Show or remove what is kept to save time: embeddings, decoded images, statistics and the like.
 
     Args:
         action: `info` lists it; `clear` removes all of it. It is made again when needed.

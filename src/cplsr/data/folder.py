@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from cplsr.data.domain import Domain
-from cplsr.data.image_file import FileReader, file_identity, is_image_name
+from cplsr.data.identity import look_at_files
+from cplsr.data.image_file import FileReader, is_image_name
 from cplsr.errors import InputError
 
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
@@ -106,27 +107,22 @@ def _class_folders(root: Path, found: _Listing) -> list[str]:
 
 
 def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
+    images = []
     for entry in _visible(root / folder):
         relative = f"{folder}/{entry.name}"
         if _is_folder(entry):
             if _visible(entry.path):
                 raise InputError(_too_deep(root, folder))
-            continue
-        reason = None
-        if not is_image_name(entry.name):
-            reason = "not the name of an image file"
+        elif is_image_name(entry.name):
+            images.append(relative)
         else:
-            try:
-                status = entry.stat()
-                identity = file_identity(relative, entry.path, status)
-                reason = None if status.st_size else "0 bytes"
-            except OSError as error:
-                reason = error.strerror or str(error)
-        if reason is not None:
-            found.skipped.append((relative, reason))
+            found.skipped.append((relative, "not the name of an image file"))
+    for file in look_at_files(str(root), images):
+        if file.problem is not None:
+            found.skipped.append((file.path, file.problem))
             continue
-        found.paths.append(relative)
-        found.identities.append(identity)
+        found.paths.append(file.path)
+        found.identities.append(file.identity)
         found.labels.append(label)
 
 

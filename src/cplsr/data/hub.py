@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from cplsr.data.domain import Domain, UnreadableImageError
+from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import read_image
 from cplsr.environment import is_offline
 from cplsr.errors import InputError
@@ -180,9 +181,9 @@ def _files_hash(files: Iterable[str], root: Path | None) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for file in files:
         if root is not None and os.path.exists(file):  # noqa: PTH110
-            status = Path(file).stat()
             relative = os.path.relpath(Path(file).resolve(), root.resolve())
-            digest.update(f"{relative}?{status.st_size}-{status.st_mtime_ns}\n".encode())
+            (looked,) = look_at_files(str(root), [relative])
+            digest.update(f"{looked.identity}\n".encode())
         else:
             digest.update(f"{file}\n".encode())
     return digest.hexdigest()

@@ -1,8 +1,7 @@
-"""Image files: which names count as images, what tells two versions apart, and how one is read."""
+"""Image files: which names count as images, and how one is read."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,37 +18,11 @@ EXTENSIONS = frozenset(
         *(".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
     }
 )
-SAMPLE_BYTES = 4096
-SECOND = 1_000_000_000
 
 
 def is_image_name(name: str) -> bool:
     """Whether a file of this name is taken for an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122 (called for every file: no Path object)
-
-
-def file_identity(relative: str, path: str, status: os.stat_result) -> str:
-    """What stays when a folder is moved and changes when the file does: relative path, size and time of change.
-
-    A time in whole seconds comes from an archive or a coarse file system, where two different files may well share
-    path, size and time; then a hash of the file's first and last bytes is added.
-    """
-    identity = f"{relative}?{status.st_size}-{status.st_mtime_ns}"
-    if status.st_mtime_ns % SECOND:
-        return identity
-    return f"{identity}-{_sample_hash(path, status.st_size)}"
-
-
-def _sample_hash(path: str, size: int) -> str:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        sample = os.read(descriptor, SAMPLE_BYTES)
-        if size > SAMPLE_BYTES:
-            os.lseek(descriptor, max(SAMPLE_BYTES, size - SAMPLE_BYTES), os.SEEK_SET)
-            sample += os.read(descriptor, SAMPLE_BYTES)
-    finally:
-        os.close(descriptor)
-    return hashlib.blake2b(sample, digest_size=8).hexdigest()
 
 
 def read_image(source: str | Path | bytes) -> Image.Image:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ import numpy as np
 
 from cplsr.data.domain import Domain
 from cplsr.data.folder import skipped_message
-from cplsr.data.image_file import FileReader, file_identity
+from cplsr.data.identity import look_at_files
+from cplsr.data.image_file import FileReader
 from cplsr.errors import InputError
 
 PATH_COLUMNS = ("path", "file", "filename", "image")
@@ -50,19 +50,13 @@ def domain_from_rows(
     kept: list[Row] = []
     identities: list[str] = []
     skipped: list[tuple[str, str]] = []
-    for row in rows:
-        path = os.path.join(root, row.path)  # noqa: PTH118 (called for every row: no Path object)
-        try:
-            status = os.stat(path)  # noqa: PTH116
-            identity = file_identity(row.path, path, status)
-        except OSError as error:
-            skipped.append((row.path, error.strerror or str(error)))
-            continue
-        if not status.st_size:
-            skipped.append((row.path, "0 bytes"))
+    rows = list(rows)
+    for row, file in zip(rows, look_at_files(str(root), [row.path for row in rows]), strict=True):
+        if file.problem is not None:
+            skipped.append((row.path, file.problem))
             continue
         kept.append(row)
-        identities.append(identity)
+        identities.append(file.identity)
     if not kept:
         shown = "; ".join(f"{path}: {reason}" for path, reason in skipped[:3]) or "it has no rows"
         raise InputError(f"none of the images that {name} lists can be found under {root} ({shown})")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cplsr.files import write_json
+from cplsr.files import read_sealed, write_sealed
 
 ADAPTING = 1
 """Raised when an adaptation comes to other figures than before, so that older ones are not used again."""
@@ -33,7 +33,7 @@ class EpisodeLog:
         text = json.dumps({**about, "adapting": ADAPTING}, sort_keys=True)
         file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         try:
-            known = json.loads(file.read_text(encoding="utf-8"))
+            known = read_sealed(file)
             accuracies, seconds = ([float(value) for value in known[name]] for name in ("accuracies", "seconds"))
         except FileNotFoundError:
             return cls(file)
@@ -54,7 +54,7 @@ class EpisodeLog:
         if self.file is None:
             return
         try:
-            write_json(self.file, {"accuracies": self.accuracies, "seconds": self.seconds})
+            write_sealed(self.file, {"accuracies": self.accuracies, "seconds": self.seconds})
         except OSError as error:
             warnings.warn(f"adapted episodes cannot be kept in {self.file}: {error}", stacklevel=2)
             self.file = None

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from cplsr.errors import InputError
 from cplsr.reservation.moments import ClassMoments, Statistics
-from cplsr.reservation.statistics_file import read_statistics, write_statistics
 from cplsr.reservation.symmetric import cholesky_factor, log_determinant
+from cplsr.tensor_file import read_tensors, write_tensors
+
+KIND = "cplsr class statistics 1"
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 
@@ -116,12 +118,12 @@ class ClassGaussians:
         sums = {"scale": self.scale, "shift": self.shift, "center": self.center, "factor": self.factor}
         options = {"statistics": self.moments.statistics, "shrinkage": self.shrinkage, "ridge": self.ridge}
         options["log_determinant"] = self.log_determinant
-        write_statistics(path, {**self.moments.tensors(), **sums}, options)
+        write_tensors(path, {**self.moments.tensors(), **sums}, options, kind=KIND)
 
     @classmethod
     def load(cls, path: Path | str) -> ClassGaussians:
-        """Read what `save` wrote, bit for bit; raises `DamagedStatisticsError` where the file was changed."""
-        tensors, options = read_statistics(path)
+        """Read what `save` wrote, bit for bit; raises `DamagedFileError` where the file was changed."""
+        tensors, options = read_tensors(path, kind=KIND)
         return cls(
             moments=ClassMoments.from_tensors(tensors, statistics=options["statistics"]),
             shrinkage=options["shrinkage"],

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
-from cplsr.files import new_folder, write_json
+from cplsr.files import new_folder, read_sealed, write_sealed
 from cplsr.training.processes import Processes
 
 PIXELS, INDEX = "pixels.u8", "index.json"
@@ -50,11 +48,11 @@ def decoded_images(
 ) -> BaseImages:
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
     folder = folder or cache_folder() / "images"
-    place = folder / hashlib.sha256(f"1 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+    place = folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
     if processes.first and not _is_whole(place):
         _decode_to(place, domain, size, workers)
     processes.wait()
-    index = json.loads((place / INDEX).read_text(encoding="utf-8"))
+    index = read_sealed(place / INDEX)
     kept = np.array(index["kept"], dtype=np.int64)
     pixels = np.memmap(place / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
     return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
@@ -63,8 +61,7 @@ def decoded_images(
 def _is_whole(place: Path) -> bool:
     """Whether the copy is there and its bytes are those that were written."""
     try:
-        index: dict[str, Any] = json.loads((place / INDEX).read_text(encoding="utf-8"))
-        if _checksum(place / PIXELS) == index["sha256"]:
+        if _checksum(place / PIXELS) == read_sealed(place / INDEX)["pixels"]:
             return True
     except FileNotFoundError:
         return False
@@ -86,8 +83,8 @@ def _decode_to(place: Path, domain: Domain, size: int, workers: int | None) -> N
                 unreadable += [domain.image_name(number) for number, _ in batch.failed]
         if not kept:
             raise InputError(f"none of the {len(domain)} images of {domain.name} can be read")
-        content = {"kept": kept, "unreadable": unreadable, "sha256": _checksum(folder / PIXELS)}
-        write_json(folder / INDEX, {"domain": domain.name, "size": size, **content})
+        content = {"kept": kept, "unreadable": unreadable, "pixels": _checksum(folder / PIXELS)}
+        write_sealed(folder / INDEX, {"domain": domain.name, "size": size, **content})
 
 
 def _checksum(file: Path) -> str:

@@ -19,7 +19,7 @@ from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.rotation import TURNS
 from cplsr.reservation.statistics import ClassGaussians
-from cplsr.reservation.statistics_file import DamagedStatisticsError
+from cplsr.tensor_file import DamagedFileError
 from cplsr.training.base_images import BaseImages
 from cplsr.training.processes import Processes
 from cplsr.training.settings import TrainingSettings
@@ -58,8 +58,8 @@ def _load(file: Path) -> ClassGaussians | None:
         return None
     try:
         return ClassGaussians.load(file)
-    except DamagedStatisticsError as error:
-        _log.warning("%s; they are computed again", error)
+    except DamagedFileError as error:
+        _log.warning("%s; the statistics are computed now", error)
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from cplsr.data.domain import Domain
 from cplsr.environment import versions
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
+from cplsr.files import only_writer
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream, numbered_generator
 from cplsr.reservation.rotation import TURNS
 from cplsr.training.base_images import BaseImages, decoded_images
@@ -98,9 +100,27 @@ def train(
         options.setdefault("seed", settings.seed)
     objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
     description = _describe(backbone, base, val, adapter, options, settings, objective, processes)
-    begun = folder.begin({**description, "command": command}, resume=resume) if processes.first else None
-    if not processes.gather(begun)[0]:
-        return _finished(folder, processes, already=True)
+    with only_writer(folder.path) if processes.first else nullcontext():
+        begun = folder.begin({**description, "command": command}, resume=resume) if processes.first else None
+        if left := processes.gather(begun)[0]:
+            _train(backbone, base, val, adapter, options, settings, objective, folder, processes, workers, save_seconds)
+        return _finished(folder, processes, already=not left)
+
+
+def _train(
+    backbone: Backbone,
+    base: Domain,
+    val: Domain,
+    adapter: str,
+    options: dict[str, Any],
+    settings: TrainingSettings,
+    objective: Objective,
+    folder: RunFolder,
+    processes: Processes,
+    workers: int | None,
+    save_seconds: float,
+) -> None:
+    """Train in a folder that is ours alone."""
     images, val_images = (
         decoded_images(d, backbone.image_size, processes=processes, workers=workers) for d in (base, val)
     )
@@ -125,7 +145,6 @@ def train(
     finally:
         backbone.checkpointing = False
         detach(backbone)
-    return _finished(folder, processes, already=False)
 
 
 class _Run:
@@ -254,8 +273,8 @@ class _Run:
         if state is not None:
             self.adapter.load_state_dict(state.adapter)
             self.objective.load_state_dict(state.objective)
-            if state.optimizer["state"]:
-                self.optimizer.load_state_dict(state.optimizer)
+            if state.optimizer:
+                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
             _log.info("continuing after base episode %d", state.episode)
         return state
 
@@ -263,7 +282,8 @@ class _Run:
         if self.processes.first:
             self.state.adapter = _copy(self.adapter)
             self.state.objective = _copy(self.objective)
-            self.state.optimizer = self.optimizer.state_dict()
+            kept = self.optimizer.state_dict()["state"].items()
+            self.state.optimizer = {f"{number}/{name}": t.cpu() for number, one in kept for name, t in one.items()}
             self.state.seconds = time.monotonic() - begin
             self.folder.save_state(self.state)
 
@@ -290,6 +310,15 @@ class _Run:
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Tensors called `PARAMETER/NAME`, as an optimizer keeps them."""
+    found: dict[int, dict[str, Tensor]] = {}
+    for place, tensor in tensors.items():
+        number, _, name = place.partition("/")
+        found.setdefault(int(number), {})[name] = tensor
+    return found
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:

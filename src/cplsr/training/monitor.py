@@ -23,7 +23,7 @@ class Monitor:
 
     def __init__(self, folder: RunFolder, settings: TrainingSettings, state: RunState, active: bool) -> None:
         self.folder, self.settings, self.active = folder, settings, active
-        self.accuracies: list[tuple[int, float]] = []
+        self.rows = state.metrics
         self.bar = progress_bar(settings.episodes, "training", unit="episode") if active else None
         self.board = _board(folder, state.episode) if active else None
         if self.bar is not None:
@@ -49,10 +49,9 @@ class Monitor:
         self.spent += seconds
         rate = images / seconds
         row = {"episode": done, "loss": loss, "accuracy": accuracy, "images_per_second": round(rate, 2)}
-        self.folder.append_metrics(row)
-        self._to_board(done, row)
+        self._keep(row)
         self.bar.update(done - self.bar.n)
-        shown = f"loss {loss:.4f}, val {self.accuracies[-1][1]:.2f} %" if self.accuracies else f"loss {loss:.4f}"
+        shown = f"loss {loss:.4f}, val {self._validations()[-1]:.2f} %"
         self.bar.set_postfix_str(f"{shown}, {rate:.0f} images/s", refresh=False)
         if not sys.stderr.isatty() and (
             time.monotonic() - self.logged >= LOG_SECONDS or done == self.settings.episodes
@@ -68,28 +67,31 @@ class Monitor:
         """Validation accuracy after `done` base episodes, and how far C is from the identity."""
         if not self.active:
             return
-        self.accuracies.append((done, interval.mean))
         row: dict[str, Any] = {"episode": done, "validation": interval.mean, "validation_ci95": interval.half_width}
         if change is not None:
             row["distance_from_identity"] = change
-        self.folder.append_metrics(row)
-        self._to_board(done, row)
+        self._keep(row)
         _log.info("episode %d  validation %.2f ± %.2f %%", done, interval.mean, interval.half_width or 0.0)
 
     def summary(self) -> dict[str, float]:
-        """First and last validation accuracy; after a restart read back from the metrics."""
-        rows = self.folder.validations()
-        return {"start_accuracy": rows[0][1], "last_accuracy": rows[-1][1]}
+        """First and last validation accuracy."""
+        accuracies = self._validations()
+        return {"start_accuracy": accuracies[0], "last_accuracy": accuracies[-1]}
 
-    def _to_board(self, done: int, row: dict[str, Any]) -> None:
+    def _validations(self) -> list[float]:
+        return [row["validation"] for row in self.rows if "validation" in row]
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self.folder.append_metrics(row)
         if self.board is None:
             return
         for name, value in row.items():
             if isinstance(value, float):
-                self.board.add_scalar(name, value, done)
+                self.board.add_scalar(name, value, row["episode"])
             elif isinstance(value, dict):
                 for part, number in value.items():
-                    self.board.add_scalar(f"{name}/{part}", number, done)
+                    self.board.add_scalar(f"{name}/{part}", number, row["episode"])
 
 
 def _board(folder: RunFolder, episode: int) -> Any:

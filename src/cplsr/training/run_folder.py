@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from cplsr.errors import InputError
 from cplsr.files import new_file
 from cplsr.records.run import METRICS, RUN, TrainingRun
+from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
-STATE = "state.pt"
+STATE, PREVIOUS, EARLIER_STATE = "state.safetensors", "state.previous.safetensors", "state.pt"
+KIND = "cplsr training state 1"
+_TENSORS = ("adapter", "best_adapter", "objective", "optimizer")
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,17 +28,19 @@ class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
     episode: base episodes done. best_*: the best validation so far. seconds: time spent before a restart.
-    objective: the objective's own parameters, where it has any.
+    optimizer: its tensors, as `PARAMETER/NAME`. objective: the objective's own parameters, where it has any.
+    metrics: all rows of metrics.jsonl so far.
     """
 
     episode: int
     adapter: dict[str, Tensor]
-    optimizer: dict[str, Any]
+    optimizer: dict[str, Tensor]
     best_episode: int
     best_accuracy: float
     best_adapter: dict[str, Tensor]
     seconds: float
     objective: dict[str, Tensor] = field(default_factory=dict)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
 
 
 class RunFolder:
@@ -49,7 +55,10 @@ class RunFolder:
         A folder with something in it is only ever touched with `resume`, and only by the run that made it.
         """
         new = TrainingRun(**description)
-        occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        leftovers = (".lock", ".partial")  # of a run that was killed before it wrote its first file
+        occupied = self.path.exists() and (
+            not self.path.is_dir() or any(not entry.name.endswith(leftovers) for entry in self.path.iterdir())
+        )
         if not occupied:
             new.write(self.path)
             return True
@@ -67,41 +76,75 @@ class RunFolder:
         return not old.finished
 
     def finish(self, **results: Any) -> None:
-        """Add the results to run.json; the state is of no more use then."""
+        """Add the results to run.json; the states, and what killed processes left half-written, are of no more use."""
         replace(TrainingRun.read(self.path), **results, finished=True).write(self.path)
-        (self.path / STATE).unlink(missing_ok=True)
+        for file in (self.path / STATE, self.path / PREVIOUS, *self.path.glob(".*.partial")):
+            file.unlink(missing_ok=True)
 
     def results(self) -> TrainingRun:
         """What run.json says."""
         return TrainingRun.read(self.path)
 
     def save_state(self, state: RunState) -> None:
-        """Keep the state, whole or not at all."""
-        with new_file(self.path / STATE, "wb") as stream:
-            torch.save(vars(state), stream)
+        """Keep the state, whole or not at all, and the one before it."""
+        if (self.path / STATE).is_file():
+            (self.path / STATE).replace(self.path / PREVIOUS)
+        parts = {name: value for name, value in vars(state).items() if name not in _TENSORS}
+        tensors = {f"{part}/{name}": tensor for part in _TENSORS for name, tensor in getattr(state, part).items()}
+        write_tensors(self.path / STATE, tensors, parts, kind=KIND)
 
     def load_state(self) -> RunState | None:
-        """The last state, if there is one; metrics of later episodes are cut off, for they will be made again."""
-        if not (self.path / STATE).is_file():
-            (self.path / METRICS).unlink(missing_ok=True)
-            return None
-        state = RunState(**torch.load(self.path / STATE, map_location="cpu", weights_only=True))
-        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["episode"] <= state.episode]
-        with new_file(self.path / METRICS) as stream:
-            stream.writelines(kept)
-        return state
+        """The last undamaged state, if there is any; the metrics are written anew from it.
+
+        What came after it is done again, with the same result. Only where every state is damaged there is no way on.
+        """
+        states = [file for name in (STATE, PREVIOUS) if (file := self.path / name).is_file()]
+        damage = []
+        for file in states:
+            try:
+                state = _read_state(file)
+            except DamagedFileError as error:
+                damage.append(str(error.__cause__ or error))
+                continue
+            for bad in states[: len(damage)]:
+                _log.warning("%s is damaged: continuing from the state before it", bad)
+                bad.unlink()  # or the next one saved would take the place of the good one
+            self._write_metrics(state.metrics)
+            return state
+        if damage:
+            raise InputError(
+                f"the run in {self.path} cannot be continued, for its state is damaged ({'; '.join(damage)}): remove "
+                f"{' and '.join(file.name for file in states)} to begin again from the first episode"
+            )
+        if (self.path / EARLIER_STATE).is_file():
+            raise InputError(
+                f"{self.path / EARLIER_STATE} is of an earlier version and has no checksum: remove it to begin again "
+                "from the first episode, or finish the run with that version"
+            )
+        self._write_metrics([])
+        return None
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
         with (self.path / METRICS).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(row, allow_nan=False) + "\n")
+            stream.write(_line(row))
 
-    def validations(self) -> list[tuple[int, float]]:
-        """(episode, accuracy) of every validation so far."""
-        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
-        return [(row["episode"], row["validation"]) for row in rows if "validation" in row]
+    def _write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        with new_file(self.path / METRICS) as stream:
+            stream.writelines(map(_line, rows))
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def _read_state(file: Path) -> RunState:
+    stored, parts = read_tensors(file, kind=KIND)
+    tensors: dict[str, dict[str, Tensor]] = {part: {} for part in _TENSORS}
+    for place, tensor in stored.items():
+        part, _, name = place.partition("/")
+        tensors[part][name] = tensor.clone()  # the file they are mapped from will be replaced
+    return RunState(**parts, **tensors)  # type: ignore[arg-type]
 
 
 def git_commit() -> str | None:
@@ -135,5 +178,5 @@ def _difference(name: str, before: Any, after: Any) -> str:
         return f"{name}: {before}, now {after}"
     changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
     if changed == ["fingerprint"]:
-        return f"{name}: files of the same number and other content, or with other times (cp -a keeps them)"
+        return f"{name}: as many files, but of other content"
     return ", ".join(f"{name} {key}: {before.get(key)}, now {after.get(key)}" for key in sorted(changed))

@@ -1,0 +1,110 @@
+"""What tells one version of an image file from another: its content, read once and then remembered.
+
+A file's hash is kept in the cache folder for as long as its path, size, inode and times of change stay as they were, so
+that opening the same files again reads none of them. What is kept can be lost or damaged at any time: it is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import final
+
+from cplsr.environment import cache_folder
+from cplsr.errors import InputError
+from cplsr.files import read_sealed, write_sealed
+
+HASH_BYTES = 16
+_BLOCK = 1 << 20
+FRESH_SECONDS = 2.0
+"""A file changed this short a time ago may change again without its times telling: its hash is not kept."""
+
+
+@final
+@dataclass
+class LookedAt:
+    """A file that was looked at.
+
+    version: size, times and inode, by which a hash is known to be still that of the file.
+    problem: why the file cannot be used, if it cannot.
+    """
+
+    path: str
+    place: str
+    version: list[int]
+    hash: str = ""
+    problem: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Path as given, size and hash: it stays when a folder is moved or copied and changes when the file does."""
+        return f"{self.path}?{self.problem or f'{self.version[0]}-{self.hash}'}"
+
+
+def look_at_files(root: str, paths: Sequence[str]) -> list[LookedAt]:
+    """Look at files under `root`, or under the current folder where it is empty."""
+    base = os.path.abspath(root)  # noqa: PTH100 (no Path objects here: there may be a million files)
+    found = [_look(path, os.path.join(base, path)) for path in paths]  # noqa: PTH118
+    by_folder: dict[str, list[LookedAt]] = defaultdict(list)
+    for file in found:
+        if file.problem is None:
+            by_folder[os.path.dirname(file.place)].append(file)  # noqa: PTH120
+    for folder, files in by_folder.items():
+        _find_hashes(folder, files)
+    return found
+
+
+def _look(path: str, place: str) -> LookedAt:
+    try:
+        status = os.stat(place)  # noqa: PTH116
+    except OSError as error:
+        return LookedAt(path, place, [], problem=error.strerror or str(error))
+    version = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    if not stat.S_ISREG(status.st_mode):
+        return LookedAt(path, place, version, problem="not a regular file")
+    return LookedAt(path, place, version, problem=None if status.st_size else "0 bytes")
+
+
+def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
+    """Give files of one folder their hashes: from the cache where it knows them, else by reading them."""
+    cached = cache_folder() / "hashes" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
+    try:
+        known: dict[str, list] = read_sealed(cached)
+    except (OSError, ValueError):
+        known = {}
+    unknown = []
+    for file in files:
+        *version, file.hash = known.get(os.path.basename(file.place), [""])  # noqa: PTH119
+        if version != file.version:
+            unknown.append(file)
+    if not unknown:
+        return
+    begin = time.time_ns()
+    for file in unknown:
+        _read_hash(file)
+    sure = begin - int(FRESH_SECONDS * 1e9)
+    added = {
+        os.path.basename(file.place): [*file.version, file.hash]  # noqa: PTH119
+        for file in unknown
+        if file.problem is None and max(file.version[1:3]) < sure
+    }
+    if added:
+        with suppress(OSError, InputError):  # a cache that cannot be written costs time, nothing else
+            write_sealed(cached, {**known, **added})
+
+
+def _read_hash(file: LookedAt) -> None:
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    try:
+        with open(file.place, "rb", buffering=0) as stream:  # noqa: PTH123
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+        file.hash = digest.hexdigest()
+    except OSError as error:
+        file.problem = error.strerror or str(error)

@@ -1,0 +1,59 @@
+"""Tensors on disk: one safetensors file that appears whole or not at all and notices every changed byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cplsr.errors import InputError
+from cplsr.files import access_like_folder, new_file
+
+
+class DamagedFileError(InputError):
+    """The file is not what was written."""
+
+
+def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], content: Mapping[str, Any], *, kind: str) -> None:
+    """Write tensors and further content (anything JSON can hold) with a SHA-256 over both; `kind` names the format."""
+    text = json.dumps(dict(content), sort_keys=True, allow_nan=False)
+    ready = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    metadata = {"format": kind, "options": text, "sha256": _checksum(ready, text)}
+    with new_file(path, "wb") as stream:
+        # By name and not through the stream: safetensors would first build all bytes in memory a second time.
+        save_file(ready, stream.name, metadata)
+        access_like_folder(stream.name)
+
+
+def read_tensors(path: Path | str, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and content back and compare the checksum. The tensors are mapped from the file, not copied."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no {path}: make it first")
+    try:
+        with safe_open(path, framework="pt") as stored:
+            metadata = stored.metadata() or {}
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
+    except Exception as error:  # damage inside of the header shows as nearly anything
+        raise DamagedFileError(f"{path} cannot be read ({error}): make it again") from error
+    if metadata.get("format") != kind:
+        raise DamagedFileError(f"{path} is not a file of {kind!r}: make it again")
+    if metadata.get("sha256") != _checksum(tensors, metadata.get("options", "")):
+        raise DamagedFileError(f"{path} is damaged (wrong checksum): make it again")
+    return tensors, json.loads(metadata["options"])
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
