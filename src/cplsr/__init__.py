@@ -25,9 +25,9 @@ _PUBLIC = {
     "Domain": "cplsr.data.domain",
     "open_domain": "cplsr.data.open",
     "EpisodeSampler": "cplsr.episodes.sampling",
-    "EpisodeSettings": "cplsr.evaluation.evaluate",
+    "EpisodeSettings": "cplsr.settings.episodes",
     "evaluate": "cplsr.evaluation.evaluate",
-    "TrainingSettings": "cplsr.training.settings",
+    "TrainingSettings": "cplsr.settings.training",
     "train": "cplsr.training.loop",
     "analyze": "cplsr.analysis.analyze",
     "FewShotClassifier": "cplsr.classifier.few_shot_classifier",
@@ -52,12 +52,13 @@ if TYPE_CHECKING:
     from cplsr.data.open import open_domain
     from cplsr.episodes.sampling import EpisodeSampler
     from cplsr.errors import InputError
-    from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+    from cplsr.evaluation.evaluate import evaluate
     from cplsr.export.to_onnx import export_onnx
     from cplsr.export.to_timm import export_timm
     from cplsr.export.to_transformers import export_transformers
+    from cplsr.settings.episodes import EpisodeSettings
+    from cplsr.settings.training import TrainingSettings
     from cplsr.training.loop import train
-    from cplsr.training.settings import TrainingSettings
 
 
 def __getattr__(name: str) -> Any:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,12 +40,15 @@ def fit(value: Any, kind: Any, name: str) -> Any:
     Raises:
         InputError: the value does not fit; the sentence calls it `name`.
     """
+    if getattr(value, "shape", None) == ():  # a number of numpy or torch
+        value = value.item()
     try:
         fitted = msgspec.convert(value, kind, dec_hook=_other_kinds)
     except msgspec.ValidationError as error:
         raise InputError(f"{name} is {_shown(value)}: {_wanted(error, kind)}") from None
-    if isinstance(fitted, float) and not math.isfinite(fitted):
-        raise InputError(f"{name} is {fitted}: give a finite number")
+    for number in fitted if isinstance(fitted, list | tuple) else (fitted,):
+        if isinstance(number, float) and not math.isfinite(number):
+            raise InputError(f"{name} is {_shown(value)}: give a finite number")
     return fitted
 
 
@@ -66,7 +70,7 @@ class Declared:
     @classmethod
     def of(cls: type[S], options: object, **changes: Any) -> S:
         """The settings that another object has under the same names, some of them changed."""
-        return cls(**{name: getattr(options, name) for name in kinds_of(cls)} | changes)
+        return cls(**{name: getattr(options, name) for name in kinds_of(cls) if name not in changes} | changes)
 
     @classmethod
     def from_table(cls: type[S], table: Mapping[str, Any], source: str) -> S:
@@ -78,13 +82,20 @@ class Declared:
         return cls(**fit_table(table, kinds_of(cls), source))
 
 
-def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str) -> dict[str, Any]:
+def fit_arguments(maker: Callable[..., Any], values: Mapping[str, Any], source: str, *own: str) -> dict[str, Any]:
+    """Values for the arguments of a class or function, each as its annotation says; `own` are not to be given."""
+    hints = typing.get_type_hints(getattr(maker, "__init__") if isinstance(maker, type) else maker, include_extras=True)  # noqa: B009
+    kinds = {name: hints.get(name, Any) for name in inspect.signature(maker).parameters if name not in own}
+    return fit_table(values, kinds, source, "option")
+
+
+def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, word: str = "setting") -> dict[str, Any]:
     """The values of a table, each as the kind declared for its name; hyphens in names count as underscores."""
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            raise InputError(f"{source} has an unknown setting {key!r}: {nearest(name, kinds)}")
+            raise InputError(f"{source} has an unknown {word} {key!r}: {nearest(name, kinds)}")
         try:
             values[name] = fit(value, kinds[name], key)
         except InputError as error:

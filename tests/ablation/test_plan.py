@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cplsr.ablation.plan import choose_runs, plan_runs, read_rows, slug
 from cplsr.errors import InputError
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
 

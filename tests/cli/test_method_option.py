@@ -19,7 +19,7 @@ from cplsr.cli.recipes import read_recipe
 from cplsr.cli.train import last_given, method_settings
 from cplsr.errors import InputError
 from cplsr.methods.registry import METHODS
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 FIELD = Path(__file__).parents[2] / "recipes" / "field_sample.toml"
 

@@ -10,8 +10,9 @@ from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.evaluate import EpisodeSettings, Method, evaluate, evaluate_embeddings
+from cplsr.evaluation.evaluate import Method, evaluate, evaluate_embeddings
 from cplsr.evaluation.shallow import knn_votes, logistic_logits
+from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
 

@@ -12,7 +12,7 @@ from cplsr.methods.registry import (
     starting_settings,
     trained_kind,
 )
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 PLAIN = TrainingSettings(pe=False)
 

@@ -11,7 +11,7 @@ from cplsr.ablation.run import Job, read_record
 from cplsr.ablation.workspace import Setup
 from cplsr.errors import InputError
 from cplsr.files import write_json
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 FILE = "tuning.json"
 

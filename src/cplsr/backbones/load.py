@@ -21,8 +21,10 @@ from cplsr.backbones.checkpoint import (
     load_checkpoint,
     read_sidecar,
 )
+from cplsr.declared import kinds_of
 from cplsr.environment import choose_device, choose_precision, is_offline, keep_freed_memory
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
@@ -64,6 +66,12 @@ def load_backbone(
         backbone.bfloat16()
         backbone.precision = "bf16"
     return backbone.to(place)
+
+
+def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> Backbone:
+    """The backbone that settings name; `image_size` stands in where they give none."""
+    options = {name: getattr(settings, name) for name in kinds_of(BackboneSettings)}
+    return load_backbone(options.pop("backbone"), options.pop("image_size") or image_size, **options)
 
 
 def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:

@@ -16,7 +16,11 @@ import tyro
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.recipes import split_recipe
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
+from cplsr.declared import between
 from cplsr.errors import InputError
+from cplsr.settings.ablation import SharedSettings
+from cplsr.settings.numbers import BaseEpisodes, LearningRate, Seed
+from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
     from cplsr.ablation.engines import Outcome
@@ -29,7 +33,7 @@ EXIT_FAILED_RUNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Train):
+class Ablate(Train, SharedSettings):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
@@ -51,18 +55,8 @@ class Ablate(Train):
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
     target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Where to measure, repeatable, as NAME=SOURCE or SOURCE; one here replaces all of the recipe."""
-    shots: tuple[int, ...] = (1, 5)
-    """Shots that every row is trained and measured at."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     """Seeds of the trainings; the evaluation episodes of a run are drawn by its seed too."""
-    evaluation_episodes: int = 5000
-    """Episodes of each target, shot and seed."""
-    evaluation_query: int = 15
-    """Query images of each class in them."""
-    match_shot: bool = True
-    """Measure each adapter only at the shot it was trained for."""
-    batch_size: int = 64
-    """Images embedded at a time."""
 
     only: tuple[str, ...] = ()
     """Run these rows only."""
@@ -72,22 +66,22 @@ class Ablate(Train):
     rates: Literal["shared", "own", "both"] | None = None
     """Learning rate: shared by all rows, a row's own (tuned, or lr_own) if it has one, or both. Default: shared, with
     --tune own."""
-    lr_own: float | None = None
+    lr_own: LearningRate | None = None
     """Own rate of all rows, instead of those of the recipe and the tuned ones."""
     tune: bool = False
     """First choose the own rate of every row by validation accuracy, from short trainings; targets are not touched."""
-    tune_rates: tuple[float, ...] = (1e-5, 1e-4, 3e-4, 1e-3)
+    tune_rates: tuple[LearningRate, ...] = (1e-5, 1e-4, 3e-4, 1e-3)
     """Rates to choose from."""
-    tune_episodes: int = 30
+    tune_episodes: BaseEpisodes = 30
     """Base episodes of the short trainings."""
 
     engine: Literal["local", "ray"] = "local"
     """One run after the other, or all as tasks of ray."""
     ray_address: str | None = None
     """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
-    ray_workers: int | None = None
+    ray_workers: Annotated[int, between(1, 10_000)] | None = None
     """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
-    ray_gpus: float = 0.0
+    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
     """GPUs for each run."""
 
 
@@ -159,8 +153,7 @@ def setup_of(options: Ablate) -> Setup:
     from cplsr.ablation.workspace import Setup
 
     targets = tuple(split_name(text) for text in options.target)
-    names = {field.name for field in dataclasses.fields(Setup)} - {"targets"}
-    return Setup(targets=targets, **{name: getattr(options, name) for name in names})
+    return Setup.of(options, targets=targets)
 
 
 def check(options: Ablate, rows: Sequence[Row]) -> None:
@@ -173,11 +166,10 @@ def check(options: Ablate, rows: Sequence[Row]) -> None:
 
 def plan(options: Ablate, rows: Sequence[Row], out: Path, rates: Rates | None = None) -> list[Run]:
     """All runs of the recipe at the shots and seeds asked for."""
-    from cplsr.ablation.plan import plan_runs, training_names
+    from cplsr.ablation.plan import plan_runs
     from cplsr.ablation.tuning import read_rates
-    from cplsr.training.settings import TrainingSettings
 
-    common = TrainingSettings(**{name: getattr(options, name) for name in training_names()})
+    common = TrainingSettings.of(options, shot=TrainingSettings.shot, seed=TrainingSettings.seed)
     own = read_rates(out) if options.lr_own is None else {row.name: options.lr_own for row in rows}
     rates = rates or options.rates or ("own" if options.tune else "shared")
     return plan_runs(rows, common, shots=options.shots, seeds=options.seeds, rates=rates, own_rates=own)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from cplsr.cli.classify import ClassifierBackbone, open_support
+from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.classifier.comparison import MethodScore
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ClassifierBackbone):
+class Check(EmbeddingSettings, ClassifierBackbone):
     """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, and whether the frozen
@@ -25,10 +26,6 @@ class Check(ClassifierBackbone):
 
     support: Annotated[str, tyro.conf.Positional]
     """A folder with one folder per class, or a csv with the columns path,label."""
-    batch_size: int = 64
-    """Images embedded at a time."""
-    workers: int | None = None
-    """Processes that decode images. Default: up to 2."""
 
 
 def main(arguments: list[str]) -> int:

@@ -6,9 +6,11 @@ import json
 import os
 from dataclasses import dataclass
 
+from cplsr.declared import Declared
+
 
 @dataclass(frozen=True)
-class Info:
+class Info(Declared):
     """Show device, number format, cache folders, whether downloads are allowed, and what is installed."""
 
     json: bool = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from cplsr.declared import Declared
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Declared):
     """Print the paper's tables: 5-way accuracy in percent on the four targets of BSCD-FSL."""
 
     table: Annotated[Literal["mini", "tiered", "ablation", "ablation-details"] | None, tyro.conf.Positional] = None

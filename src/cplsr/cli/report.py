@@ -9,11 +9,12 @@ from typing import Annotated
 
 import tyro
 
+from cplsr.declared import Declared
 from cplsr.errors import InputError
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Declared):
     """Write one HTML file that holds everything: words, tables, charts. It needs no network and no other file.
 
     Give run folders of `cplsr train`, results files of `cplsr evaluate`, folders of `cplsr analyze` and

@@ -8,9 +8,10 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
+from cplsr.declared import between
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
 
@@ -26,7 +27,7 @@ class Serve(ClassifierBackbone):
 
     model: Path | None = None
     """Start from a classifier saved by `cplsr classify --save`, or downloaded from the page and unzipped."""
-    port: int = 7860
+    port: Annotated[int, between(0, 65_535)] = 7860
     """Port; 0 for any free one."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can be reached from this computer only; 0.0.0.0 from the whole network."""

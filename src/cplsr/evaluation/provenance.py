@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
     from cplsr.evaluation.embed import Embeddings
-    from cplsr.evaluation.evaluate import EpisodeSettings
+    from cplsr.settings.episodes import EpisodeSettings
 
 
 def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:
