@@ -56,7 +56,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """What to tell somebody whose name is not among those known: the one that was meant, or all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"give one of {', '.join(known) or 'none'}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"give one of {', '.join(known)}" if known else "there are none"
 
 
 class Declared:
@@ -137,18 +139,16 @@ def _other_kinds(kind: type, value: Any) -> Any:
     raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 
-_PLAIN = {
-    "`bool`": "true or false",
-    "`str`": "text",
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`array`": "a list",
-    "`object`": "a table",
-    "`null`": "nothing",
-    " >= ": " of at least ",
-    " <= ": " of at most ",
-    " > ": " above ",
+_TYPES = {
+    "bool": "true or false",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
 }
+_LIMITS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " above "}
 
 
 def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
@@ -156,14 +156,18 @@ def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
     choices = [repr(choice) for choice in _choices(kind) if choice is not None]
     if choices and str(error).startswith("Invalid enum value"):
         return f"give {', '.join(choices[:-1])} or {choices[-1]}"
-    text = str(error).removesuffix("`").replace(" - at `$", " at `")
-    for word, plain in _PLAIN.items():
-        text = text.replace(word, plain)
+    text = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", _in_words, str(error)).replace(" - at `$", " at `")
+    for sign, words in _LIMITS.items():
+        text = text.replace(sign, words)
     text = re.sub(r"Expected (.*?), got (.*?)(?= at `|$)", r"\1 was wanted, not \2", text)
     text = re.sub(r"Expected ", "give ", text)
     text = re.sub(r"(\d)\.0\b", r"\1", text)
     text = text.replace(" at `.", ", in ").replace(" at `[", ", in [").replace("`", "")
     return text[:1].lower() + text[1:]
+
+
+def _in_words(types: re.Match[str]) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in types[1].split(" | "))
 
 
 def _choices(kind: Any) -> list[Any]:

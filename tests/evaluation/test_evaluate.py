@@ -109,7 +109,7 @@ def test_requests_that_make_no_sense_are_refused(backbone, plain_domain, stored)
         evaluate(backbone, targets, settings=dataclasses.replace(SETTINGS, way=9), workers=0)
     with pytest.raises(InputError, match="shots are"):
         EpisodeSettings(shots=(1, 1))
-    with pytest.raises(InputError, match="0 episodes"):
+    with pytest.raises(InputError, match="episodes is 0: give a whole number of at least 1"):
         EpisodeSettings(episodes=0)
     attach(backbone, "coalescent")
     with pytest.raises(InputError, match="not frozen"):

@@ -6,20 +6,21 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from cplsr.cli.evaluate import split_name
+from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
-from cplsr.declared import between
+from cplsr.declared import between, kinds_of
 from cplsr.errors import InputError
 from cplsr.settings.ablation import SharedSettings
-from cplsr.settings.numbers import BaseEpisodes, LearningRate, Seed
+from cplsr.settings.numbers import BaseEpisodes, Images, LearningRate, Seed
 from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class Ablate(Train, SharedSettings):
 
     rows: tyro.conf.Suppress[dict] = dataclasses.field(default_factory=dict)
     """Rows of the recipe."""
-    shot: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    shot: tyro.conf.Suppress[Images | None] = None  # type: ignore[assignment]
     """Here `shots`."""
-    seed: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    seed: tyro.conf.Suppress[Seed | None] = None  # type: ignore[assignment]
     """Here `seeds`."""
     resume: tyro.conf.Suppress[bool] = True
     """Always."""
@@ -94,21 +95,21 @@ NOT_REPEATED = frozenset(
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, run."""
-    default, rest = split_recipe(Ablate, arguments)
+    said, words = split_recipe(Ablate, arguments)
     for name in ("shot", "seed"):
-        if getattr(default, name) is not None:
+        if name in said:
             raise InputError(
                 f"the recipe sets {name}, but an ablation has several: write {name}s = [1, 5], for example"
             )
-    kind = Annotated[Ablate, tyro.conf.arg(name="")]
-    options = tyro.cli(kind, default=default, args=rest, prog="cplsr ablate")
-    options = dataclasses.replace(options, target=options.target[len(default.target) :] or default.target)
+    options = parse(Ablate, "ablate", words, said)
+    earlier = said.get("target", ())
+    options = dataclasses.replace(options, target=options.target[len(earlier) :] or earlier)
     if not options.rows:
         raise InputError("there are no rows to run: give a recipe that has some, like recipes/ablation_mini.toml")
     if options.out is None:
         raise InputError("there is no folder for the runs: give --out DIR")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    return run(options, [arguments[0], *repeated(options, default)], options.out)
+    return run(options, [arguments[0], *repeated(options, said)], options.out)
 
 
 def run(options: Ablate, words: list[str], out: Path) -> int:
@@ -215,17 +216,17 @@ def failures_of(ended: Iterable[Outcome]) -> list[tuple[str, str]]:
     return failures
 
 
-def repeated(options: Ablate, default: Ablate) -> list[str]:
-    """The words of the command line that make `options` of a recipe's defaults, but for those that choose runs."""
+def repeated(options: Ablate, said: Mapping[str, Any]) -> list[str]:
+    """The words of the command line that make `options` of what a recipe said, but for those that choose runs."""
     words: list[str] = []
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name in NOT_REPEATED or value == getattr(default, field.name):
+    for name in [name for name in kinds_of(Ablate) if name not in NOT_REPEATED]:
+        value = getattr(options, name)
+        if value == said.get(name, getattr(Ablate, name)):
             continue
-        flag = field.name.replace("_", "-")
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif field.name == "target":
+        elif name == "target":
             words += [word for text in value for word in ("--target", text)]
         else:
             words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_targets, split_name
+from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
     """Parse the options, measure, write the folder, show tables."""
     from rich.console import Console
 
-    options = tyro.cli(Analyze, args=arguments, prog="cplsr analyze")
+    options = parse(Analyze, "analyze", arguments)
     analysis = run(options)
     analysis.write(options.out)
     console = Console()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from cplsr.cli.classify import ClassifierBackbone, open_support
+from cplsr.cli.options import parse
 from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Check(EmbeddingSettings, ClassifierBackbone):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, judge, say it in plain words."""
-    options = tyro.cli(Check, args=arguments, prog="cplsr check")
+    options = parse(Check, "check", arguments)
     from rich.console import Console
 
     from cplsr.classifier.comparison import compare_methods

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
@@ -77,9 +78,7 @@ class Classify(EmbeddingSettings, ClassifierBackbone):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, label, say what came of it."""
-    import tyro
-
-    options = tyro.cli(Classify, args=arguments, prog="cplsr classify")
+    options = parse(Classify, "classify", arguments)
     query = check_request(options)
     from cplsr.classifier.csv_run import check_out, check_partial, label_to_csv, summarize
     from cplsr.classifier.prototype_classifier import check_rejection

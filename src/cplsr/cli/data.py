@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.settings.embedding import DecodingSettings
 from cplsr.settings.episodes import EpisodeShape
 
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
     if verb == "list" and not rest:
         return list_data_sets()
     if verb == "doctor":
-        return doctor(tyro.cli(Doctor, prog="cplsr data doctor", args=rest))
+        return doctor(parse(Doctor, "data doctor", rest))
     print(USAGE, end="", file=sys.stderr)
     return UNUSABLE
 

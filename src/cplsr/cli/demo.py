@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
-
+from cplsr.cli.options import parse
 from cplsr.cli.recipes import read_recipe
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
@@ -55,7 +54,7 @@ class Demo(Declared):
 
 def main(arguments: list[str]) -> int:
     """Parse the options and run."""
-    options = tyro.cli(Demo, args=arguments, prog="cplsr demo")
+    options = parse(Demo, "demo", arguments)
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import MeasuringSettings
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     """Parse the options, measure, show a table."""
     from rich.console import Console
 
-    options = tyro.cli(Evaluate, args=arguments, prog="cplsr evaluate")
+    options = parse(Evaluate, "evaluate", arguments)
     results = run(options)
     console = Console()
     show_tables(results, console)

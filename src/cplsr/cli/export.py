@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings, Pooling, Precision
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 class Export(BackboneSettings):
     """Write an adapter and its backbone as one ordinary model in float32 that needs no cplsr.
 
-    What was written is read again and compared with the source. Without --adapter the frozen backbone is written.
-    Nothing is overwritten.
+    What was written is read again and compared with the source. Without --adapter the frozen backbone is written;
+    with it, what is not given of the backbone is as it was in training. Nothing is overwritten.
     """
 
     to: Literal["transformers", "onnx", "timm"]
@@ -47,7 +48,7 @@ class Export(BackboneSettings):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, write the model, say what was written."""
-    options = tyro.cli(Export, args=arguments, prog="cplsr export")
+    options = parse(Export, "export", arguments)
     done = run(options)
     what = "adapter folded into the weights" if done.merged else "written as it is"
     print(f"{done.path}: {what}; differs from the source by {done.difference:.1e} of the largest value")

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 
+from cplsr.cli.options import parse
 from cplsr.declared import Declared
 
 
@@ -19,9 +20,7 @@ class Info(Declared):
 
 def main(arguments: list[str]) -> int:
     """Parse the options and print."""
-    import tyro
-
-    options = tyro.cli(Info, args=arguments, prog="cplsr info")
+    options = parse(Info, "info", arguments)
     facts = gather()
     if options.json:
         print(json.dumps(facts, indent=2))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.declared import Declared
 from cplsr.errors import InputError
 
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     from cplsr.evaluation.published import TABLES, published_table
     from cplsr.evaluation.results import read_results
 
-    options = tyro.cli(Published, args=arguments, prog="cplsr published")
+    options = parse(Published, "published", arguments)
     results = None if options.beside is None else read_results(options.beside)
     names = TABLES if options.table is None else (options.table,)
     show([table_of(published_table(name), results) for name in names], options.format)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cplsr.declared import Declared, fit_table, kinds_of
 from cplsr.errors import InputError
 
-Options = TypeVar("Options", bound=Declared)
 
-
-def split_recipe(cls: type[Options], arguments: list[str]) -> tuple[Options, list[str]]:
-    """Defaults for the options of `cls`, from a recipe if the first word names one, and the words that are left."""
+def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """What a recipe says, if the first word names one, and the words that are left."""
     if arguments and not arguments[0].startswith("-"):
-        return unchecked(cls, read_recipe(Path(arguments[0]), cls)), arguments[1:]
-    return cls(), arguments
-
-
-def unchecked(cls: type[Options], values: Mapping[str, Any]) -> Options:
-    """Options to start from, not checked against each other: the command line may still put right what a recipe lacks.
-
-    All options of `cls` must have defaults.
-    """
-    options = object.__new__(cls)
-    for name, value in {**vars(cls()), **values}.items():
-        object.__setattr__(options, name, value)
-    return options
+        return read_recipe(Path(arguments[0]), cls), arguments[1:]
+    return {}, arguments
 
 
 def find_recipe(path: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.declared import Declared
 from cplsr.errors import InputError
 
@@ -31,7 +32,7 @@ class Report(Declared):
 
 def main(arguments: list[str]) -> int:
     """Parse the options and write the page."""
-    options = tyro.cli(Report, args=arguments, prog="cplsr report")
+    options = parse(Report, "report", arguments)
     if not options.sources:
         raise InputError("there is nothing to report on: give a run folder, a results file or a folder that holds some")
     if options.out.is_dir():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
+from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
@@ -37,9 +38,7 @@ class Serve(ClassifierBackbone):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, take the port, load the backbone, serve until Ctrl-C."""
-    import tyro
-
-    options = tyro.cli(Serve, args=arguments, prog="cplsr serve")
+    options = parse(Serve, "serve", arguments)
     check_request(options)
     from cplsr.app.server import listen, page_address, run
 

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from cplsr.cli.recipes import read_recipe, unchecked
+from cplsr.cli.options import parse
+from cplsr.cli.recipes import split_recipe
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import DecodingSettings, ThreadSettings
@@ -55,10 +54,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
-    recipe = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    said, words = ({}, arguments) if recipe is None else (read_recipe(Path(recipe), Train), arguments[1:])
-    default = unchecked(Train, {**method_settings(said, words), **said})
-    options = tyro.cli(Annotated[Train, tyro.conf.arg(name="")], default=default, args=words, prog="cplsr train")
+    said, words = split_recipe(Train, arguments)
+    options = parse(Train, "train", words, {**method_settings(said, words), **said})
     return run(options, shlex.join(["cplsr", "train", *arguments]))
 
 
