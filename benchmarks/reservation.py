@@ -26,8 +26,9 @@ from torch import Tensor
 
 from cplsr.reservation.candidates import mix_classes, mixed_covariance
 from cplsr.reservation.moments import ClassMoments
-from cplsr.reservation.pseudo_episodes import PseudoEpisodeRecipe, make_pseudo_episodes
+from cplsr.reservation.pseudo_episodes import make_pseudo_episodes
 from cplsr.reservation.statistics import ClassGaussians
+from cplsr.settings.training import PseudoEpisodeRecipe
 
 DIM, IMAGES = 384, 400
 SMALL, LARGE = 256, 1404

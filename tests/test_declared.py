@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from cplsr.declared import Declared, above, between, read_record
@@ -39,14 +40,16 @@ class Record:
     [
         ({"way": 1}, "way is 1: give a whole number of at least 2"),
         ({"way": 10**30}, f"way is {10**30}: give a whole number of at most 1000"),
-        ({"way": True}, "way is True: a whole number was wanted, not bool"),
+        ({"way": True}, "way is True: a whole number was wanted, not true or false"),
         ({"lr": float("nan")}, "lr is nan: give a number above 0"),
         ({"lr": float("inf")}, "lr is inf: give a number of at most 1000"),
         ({"prototype": "mode"}, "prototype is 'mode': give 'mean' or 'median'"),
-        ({"online": 1}, "online is 1: true or false was wanted, not int"),
+        ({"online": 1}, "online is 1: true or false was wanted, not a whole number"),
         ({"images": 1}, "images is 1: give a whole number of at least 2"),
         ({"shots": [1, 0]}, r"shots is \[1, 0\]: give a whole number of at least 1, in \[1\]"),
-        ({"out": 3}, "out is 3: path was wanted, not int"),
+        ({"shots": 1}, "shots is 1: a list was wanted, not a whole number"),
+        ({"images": "all"}, "images is 'all': a whole number or nothing was wanted, not text"),
+        ({"out": 3}, "out is 3: path was wanted, not a whole number"),
     ],
 )
 def test_what_does_not_fit_is_told_in_a_sentence(given, sentence):
@@ -58,6 +61,12 @@ def test_whole_numbers_become_floats_lists_tuples_and_text_a_path():
     example = Example(lr=1, shots=[1, 2], out="somewhere")
     assert (example.lr, example.shots, example.out) == (1.0, (1, 2), Path("somewhere"))
     assert isinstance(example.lr, float)
+
+
+def test_numbers_of_numpy_count_as_numbers():
+    example = Example(way=np.int64(3), lr=np.float32(0.5))
+    assert (example.way, example.lr) == (3, 0.5)
+    assert (type(example.way), type(example.lr)) == (int, float)
 
 
 def test_a_table_gives_settings_by_name_and_a_misspelt_one_is_told_with_the_right_one():

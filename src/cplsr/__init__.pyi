@@ -17,13 +17,13 @@ from .data.open import open_domain as open_domain
 from .episodes.sampling import EpisodeSampler as EpisodeSampler
 from .errors import InputError as InputError
 from .evaluation.cache import EmbeddingCache as EmbeddingCache
-from .evaluation.evaluate import EpisodeSettings as EpisodeSettings
 from .evaluation.evaluate import evaluate as evaluate
-from .records.results import Results as Results
 from .export.to_onnx import export_onnx as export_onnx
 from .export.to_timm import export_timm as export_timm
 from .export.to_transformers import export_transformers as export_transformers
+from .records.results import Results as Results
+from .settings.episodes import EpisodeSettings as EpisodeSettings
+from .settings.training import TrainingSettings as TrainingSettings
 from .training.loop import TrainingResult as TrainingResult
 from .training.loop import train as train
-from .training.settings import TrainingSettings as TrainingSettings
 from .version import __version__ as __version__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 import re
 import typing
@@ -39,12 +40,15 @@ def fit(value: Any, kind: Any, name: str) -> Any:
     Raises:
         InputError: the value does not fit; the sentence calls it `name`.
     """
+    if getattr(value, "shape", None) == ():  # a number of numpy or torch
+        value = value.item()
     try:
         fitted = msgspec.convert(value, kind, dec_hook=_other_kinds)
     except msgspec.ValidationError as error:
         raise InputError(f"{name} is {_shown(value)}: {_wanted(error, kind)}") from None
-    if isinstance(fitted, float) and not math.isfinite(fitted):
-        raise InputError(f"{name} is {fitted}: give a finite number")
+    for number in fitted if isinstance(fitted, list | tuple) else (fitted,):
+        if isinstance(number, float) and not math.isfinite(number):
+            raise InputError(f"{name} is {_shown(value)}: give a finite number")
     return fitted
 
 
@@ -52,7 +56,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """What to tell somebody whose name is not among those known: the one that was meant, or all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"give one of {', '.join(known) or 'none'}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"give one of {', '.join(known)}" if known else "there are none"
 
 
 class Declared:
@@ -66,7 +72,7 @@ class Declared:
     @classmethod
     def of(cls: type[S], options: object, **changes: Any) -> S:
         """The settings that another object has under the same names, some of them changed."""
-        return cls(**{name: getattr(options, name) for name in kinds_of(cls)} | changes)
+        return cls(**{name: getattr(options, name) for name in kinds_of(cls) if name not in changes} | changes)
 
     @classmethod
     def from_table(cls: type[S], table: Mapping[str, Any], source: str) -> S:
@@ -78,13 +84,20 @@ class Declared:
         return cls(**fit_table(table, kinds_of(cls), source))
 
 
-def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str) -> dict[str, Any]:
+def fit_arguments(maker: Callable[..., Any], values: Mapping[str, Any], source: str, *own: str) -> dict[str, Any]:
+    """Values for the arguments of a class or function, each as its annotation says; `own` are not to be given."""
+    hints = typing.get_type_hints(getattr(maker, "__init__") if isinstance(maker, type) else maker, include_extras=True)  # noqa: B009
+    kinds = {name: hints.get(name, Any) for name in inspect.signature(maker).parameters if name not in own}
+    return fit_table(values, kinds, source, "option")
+
+
+def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, word: str = "setting") -> dict[str, Any]:
     """The values of a table, each as the kind declared for its name; hyphens in names count as underscores."""
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            raise InputError(f"{source} has an unknown setting {key!r}: {nearest(name, kinds)}")
+            raise InputError(f"{source} has an unknown {word} {key!r}: {nearest(name, kinds)}")
         try:
             values[name] = fit(value, kinds[name], key)
         except InputError as error:
@@ -135,18 +148,16 @@ def _other_kinds(kind: type, value: Any) -> Any:
     raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 
-_PLAIN = {
-    "`bool`": "true or false",
-    "`str`": "text",
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`array`": "a list",
-    "`object`": "a table",
-    "`null`": "nothing",
-    " >= ": " of at least ",
-    " <= ": " of at most ",
-    " > ": " above ",
+_TYPES = {
+    "bool": "true or false",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
 }
+_LIMITS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " above "}
 
 
 def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
@@ -154,14 +165,18 @@ def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
     choices = [repr(choice) for choice in _choices(kind) if choice is not None]
     if choices and str(error).startswith("Invalid enum value"):
         return f"give {', '.join(choices[:-1])} or {choices[-1]}"
-    text = str(error).removesuffix("`").replace(" - at `$", " at `")
-    for word, plain in _PLAIN.items():
-        text = text.replace(word, plain)
+    text = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", _in_words, str(error)).replace(" - at `$", " at `")
+    for sign, words in _LIMITS.items():
+        text = text.replace(sign, words)
     text = re.sub(r"Expected (.*?), got (.*?)(?= at `|$)", r"\1 was wanted, not \2", text)
     text = re.sub(r"Expected ", "give ", text)
     text = re.sub(r"(\d)\.0\b", r"\1", text)
     text = text.replace(" at `.", ", in ").replace(" at `[", ", in [").replace("`", "")
     return text[:1].lower() + text[1:]
+
+
+def _in_words(types: re.Match[str]) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in types[1].split(" | "))
 
 
 def _choices(kind: Any) -> list[Any]:

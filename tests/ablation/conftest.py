@@ -8,7 +8,7 @@ import pytest
 from oracles.color_folders import color_folders
 
 from cplsr.ablation.workspace import Setup
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cplsr.ablation.plan import choose_runs, plan_runs, read_rows, slug
 from cplsr.errors import InputError
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
 
@@ -70,14 +70,21 @@ def test_only_some_rows():
         ({"learning_rate": 1e-3}, "unknown setting 'learning_rate'"),
         ({"episods": 3}, "did you mean 'episodes'"),
         ({"shot": 5}, "unknown setting 'shot'"),
-        ({"lr": "fast"}, "lr to 'fast'; float was wanted"),
-        ({"episodes": True}, "int was wanted"),
-        ({"sst": 1}, "bool was wanted"),
+        ({"lr": "fast"}, "the row 'A': lr is 'fast': a number was wanted"),
+        ({"episodes": True}, "episodes is True: a whole number was wanted"),
+        ({"sst": 1}, "sst is 1: true or false was wanted"),
         ({"adapter": "coalescnt"}, "did you mean 'coalescent'"),
-        ({"adapter_options": ["length=1"]}, "table was wanted"),
-        ({"adapter_options": {"sharin": "shared"}}, "'sharin', which it does not have"),
+        ({"adapter_options": ["length=1"]}, "a table was wanted, not a list"),
+        (
+            {"adapter_options": {"sharin": "shared"}},
+            "row 'A': the adapter 'coalescent' has an unknown option 'sharin': did you mean 'sharing'",
+        ),
         ({"adapter": "frozen", "adapter_options": {"rank": 1}}, "does not have"),
         ({"lr_own": -1}, "number above 0"),
+        (
+            {"adapter_options": {"layers": "all"}},
+            "'coalescent': layers is 'all': a list or nothing was wanted",
+        ),
         ({"select": "first"}, "row 'A': select is 'first'"),
         (3, "a table was wanted"),
     ],

@@ -21,8 +21,8 @@ from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
 from cplsr.cli.recipes import read_recipe
 from cplsr.files import only_writer
+from cplsr.settings.training import TrainingSettings
 from cplsr.training import loop
-from cplsr.training.settings import TrainingSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
 RUN = "cp-2shot-seed0"

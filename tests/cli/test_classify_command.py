@@ -144,11 +144,17 @@ def test_an_interrupted_run_is_continued_by_the_same_command(folders, common, mo
         (["--query", "gone", "--support", "support"], "gone does not exist"),
         (["--query", "query", "--support", "gone"], "gone does not exist"),
         (["--query", "query", "--support", "one"], "one class, 'red'"),
-        (["--query", "query", "--support", "support", "--reject-below", "50"], "no probability"),
+        (
+            ["--query", "query", "--support", "support", "--reject-below", "50"],
+            "reject_below is 50.0: .* at most 1",
+        ),
         (["--query", "query", "--support", "support", "--copy-to", "query/sorted"], "in the query folder"),
         (["--query", "query", "--support", "support", "--save", "query"], "not a saved classifier"),
         (["--query", "query", "--support", "support", "--out", "query"], "is a folder"),
-        (["--query", "query", "--support", "support", "--batch-size", "0"], "too small"),
+        (
+            ["--query", "query", "--support", "support", "--batch-size", "0"],
+            "batch_size is 0: .* at least 1",
+        ),
     ],
 )
 def test_bad_requests_are_one_sentence_and_leave_nothing(folders, common, monkeypatch, capsys, words, message):

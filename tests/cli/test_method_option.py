@@ -19,7 +19,7 @@ from cplsr.cli.recipes import read_recipe
 from cplsr.cli.train import last_given, method_settings
 from cplsr.errors import InputError
 from cplsr.methods.registry import METHODS
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 FIELD = Path(__file__).parents[2] / "recipes" / "field_sample.toml"
 
@@ -108,7 +108,7 @@ def test_a_run_of_a_method_is_resumed_only_as_itself(recipe, tmp_path, capsys):
     [
         (["--method", "stileadv"], "no method 'stileadv': did you mean 'styleadv'"),
         (["--method=zzzz"], "give one of cplsr, pmf"),
-        (["--method", "styleadv", "--method-options", "skp=1"], "no option 'skp': did you mean 'skip'"),
+        (["--method", "styleadv", "--method-options", "skp=1"], "unknown option 'skp': did you mean 'skip'"),
         (["--method", "styleadv", "--method-options", "skip"], "method option 'skip' is incomplete"),
         (["--method-options", "skip=1"], "'cplsr' has no options"),
         (["--method", "pmf", "--adapter", "lora"], "'pmf' is to train the whole backbone"),
@@ -187,7 +187,7 @@ def test_evaluate_adds_a_row_for_every_model(recipe, checkpoint_file, folder, tm
         (["--method", "fwt"], "'fwt' only makes prototypes of a support set.* --method pmf"),
         (["--method", "pfm"], "did you mean 'pmf'"),
         (["--method", "pmf", "--method-options", "step=1"], "did you mean 'steps'"),
-        (["--method", "pmf", "--method-episodes", "0"], "--method-episodes is 0"),
+        (["--method", "pmf", "--method-episodes", "0"], "method_episodes is 0: give a whole number of at least 1"),
         (["--method", "pmf", "--precision", "bf16"], "give --precision fp32"),
     ],
 )
@@ -223,7 +223,7 @@ def test_rows_of_an_ablation_have_methods():
         ({"method": "pmf", "adapter": "lora"}, "row 'A': .* whole backbone"),
         ({"method": "pmf", "pe": True}, "row 'A': .* pseudo-embeddings"),
         ({"method": "fwt", "adapt": 3}, "row 'A': the method 'fwt' only makes prototypes"),
-        ({"method": "pmf", "adapt": -1}, "row 'A': adapt is -1: give the number of target episodes"),
+        ({"method": "pmf", "adapt": -1}, "row 'A': adapt is -1: give a whole number of at least 0"),
         ({"method": "pmf", "adapt_options": {"steps": 1}}, "row 'A': adapt is 0: give the number of target episodes"),
         ({"method": "pmf", "adapt": 3, "adapt_options": {"step": 1}}, "row 'A': .* did you mean 'steps'"),
         ({"adapter": "frozen", "adapt": 3}, "'frozen' the option 'adapt', which it does not have"),

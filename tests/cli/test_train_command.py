@@ -101,12 +101,12 @@ def test_recipes_of_the_package_are_found_from_anywhere(tmp_path: Path, monkeypa
     ("text", "words"),
     [
         ("episods = 3", "did you mean 'episodes'"),
-        ("zzzzzz = 3", "--help"),
-        ('lr = "fast"', "lr to 'fast'; float was wanted"),
-        ("sst = 1", "bool was wanted"),
-        ("episodes = true", "int was wanted"),
+        ("zzzzzz = 3", "unknown setting 'zzzzzz': give one of backbone, image_size"),
+        ('lr = "fast"', "lr is 'fast': a number was wanted, not text"),
+        ("sst = 1", "sst is 1: true or false was wanted"),
+        ("episodes = true", "episodes is True: a whole number was wanted"),
         ('select = "first"', "'best' or 'last'"),
-        ("mean = 0.5", "was wanted"),
+        ("mean = 0.5", "mean is 0.5: a list or nothing was wanted"),
         ("way = ", "not valid TOML"),
     ],
 )

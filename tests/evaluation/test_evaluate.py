@@ -10,8 +10,9 @@ from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.evaluate import EpisodeSettings, Method, evaluate, evaluate_embeddings
+from cplsr.evaluation.evaluate import Method, evaluate, evaluate_embeddings
 from cplsr.evaluation.shallow import knn_votes, logistic_logits
+from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
 
@@ -108,7 +109,7 @@ def test_requests_that_make_no_sense_are_refused(backbone, plain_domain, stored)
         evaluate(backbone, targets, settings=dataclasses.replace(SETTINGS, way=9), workers=0)
     with pytest.raises(InputError, match="shots are"):
         EpisodeSettings(shots=(1, 1))
-    with pytest.raises(InputError, match="0 episodes"):
+    with pytest.raises(InputError, match="episodes is 0: give a whole number of at least 1"):
         EpisodeSettings(episodes=0)
     attach(backbone, "coalescent")
     with pytest.raises(InputError, match="not frozen"):

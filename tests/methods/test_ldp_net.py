@@ -18,8 +18,8 @@ from cplsr.backbones.load import load_backbone
 from cplsr.data.open import open_domain
 from cplsr.errors import InputError
 from cplsr.methods.ldp_net import LocalGlobalDistillation, distillation, image_pairs, local_pieces
+from cplsr.settings.training import TrainingSettings
 from cplsr.training.loop import train
-from cplsr.training.settings import TrainingSettings
 
 
 def prepared(backbone: Backbone, **options: float) -> LocalGlobalDistillation:

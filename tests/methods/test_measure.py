@@ -12,11 +12,12 @@ from cplsr.data.open import open_domain
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+from cplsr.evaluation.evaluate import evaluate
 from cplsr.methods.base import Adaptation
 from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.measure import measure_adaptation, predictions, with_adaptation
 from cplsr.methods.pmf import FineTuning
+from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = EpisodeSettings(shots=(1, 2), way=3, query=2, episodes=9, seed=4)
 

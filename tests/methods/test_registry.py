@@ -12,7 +12,7 @@ from cplsr.methods.registry import (
     starting_settings,
     trained_kind,
 )
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 PLAIN = TrainingSettings(pe=False)
 
@@ -57,7 +57,7 @@ def test_what_is_trained():
     for given in (("lora", {}), ("coalescent", {"sharing": "shared"})):
         with pytest.raises(InputError, match=rf"adapter {given[0]}.*'pmf' is to train the whole backbone"):
             trained_kind(method, "auto", *given)
-    with pytest.raises(InputError, match="train is 'all': give auto"):
+    with pytest.raises(InputError, match="train is 'all': give 'auto'"):
         trained_kind(method, "all", "coalescent", {})
 
 
@@ -77,12 +77,13 @@ def test_pseudo_embeddings_are_not_thrown_away_silently():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"skp": 0.1}, "'styleadv' has no option 'skp': did you mean 'skip'"),
-        ({"zzz": 0.1}, "it has strengths, skip, temperature"),
-        ({"skip": "often"}, "skip of 'styleadv' is 'often'; float was wanted"),
-        ({"skip": True}, "float was wanted"),
-        ({"strengths": 0.8}, "a list of numbers was wanted"),
-        ({"strengths": ["x"]}, "a list of numbers was wanted"),
+        ({"skp": 0.1}, "the method 'styleadv' has an unknown option 'skp': did you mean 'skip'"),
+        ({"zzz": 0.1}, "give one of strengths, skip, temperature"),
+        ({"skip": "often"}, "the method 'styleadv': skip is 'often': a number was wanted, not text"),
+        ({"skip": True}, "skip is True: a number was wanted"),
+        ({"skip": float("nan")}, "skip is nan: give a finite number"),
+        ({"strengths": 0.8}, "strengths is 0.8: a list was wanted"),
+        ({"strengths": ["x"]}, r"strengths is \['x'\]: a number was wanted, not text, in \[0\]"),
     ],
 )
 def test_a_wrong_option_is_a_sentence(options, words):
@@ -97,7 +98,7 @@ def test_whole_numbers_stand_in_for_others_and_lists_for_tuples():
         "steps": 7,
         "trial_steps": 10,
     }
-    with pytest.raises(InputError, match=r"steps of 'pmf' is 1.5; int was wanted"):
+    with pytest.raises(InputError, match=r"the method 'pmf': steps is 1.5: a whole number was wanted"):
         make_adaptation(find_method("pmf"), {"steps": 1.5})
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import mix_classes
 from cplsr.reservation.pseudo_episodes import (
-    PseudoEpisodeRecipe,
     PseudoEpisodeStream,
     choose_classes,
     draw_pseudo_episode,
@@ -17,6 +16,7 @@ from cplsr.reservation.pseudo_episodes import (
     sample,
 )
 from cplsr.reservation.statistics import ClassGaussians
+from cplsr.settings.training import PseudoEpisodeRecipe
 
 
 def some_gaussians(seed: int = 0, classes: int = 8, dim: int = 6, **options) -> ClassGaussians:

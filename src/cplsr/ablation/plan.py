@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import re
-import types
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from cplsr.adapters.kinds import accepts_option
+from cplsr.adapters.kinds import check_options
+from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.errors import InputError
 from cplsr.methods.base import Adaptation
 from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.records.results import FROZEN
+from cplsr.settings.numbers import LearningRate
+from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
-from cplsr.training.settings import TrainingSettings
 
 Rates = Literal["shared", "own", "both"]
 OWN_RATE = ", own rate"
@@ -26,15 +24,15 @@ OWN_RATE = ", own rate"
 _PER_RUN = frozenset({"shot", "seed"})
 _OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options"})
 _KINDS: dict[str, Any] = {
-    **{name: kind for name, kind in typing.get_type_hints(TrainingSettings).items() if name not in _PER_RUN},
+    **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
     "adapter": str,
-    "adapter_options": dict,
+    "adapter_options": dict[str, Any],
     "method": str,
-    "method_options": dict,
-    "train": str,
-    "adapt": int,
-    "adapt_options": dict,
-    "lr_own": float,
+    "method_options": dict[str, Any],
+    "train": Trains,
+    "adapt": Annotated[int, between(0, 1_000_000)],
+    "adapt_options": dict[str, Any],
+    "lr_own": LearningRate,
 }
 
 
@@ -185,9 +183,7 @@ def choose_runs(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:
     for name in only:
         found = {row for row in names if row in (name, name + OWN_RATE)}
         if not found:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, names))}"
-            raise InputError(f"there is no row {name!r} among those to run: {hint}")
+            raise InputError(f"there is no row {name!r} among those to run: {nearest(name, names)}")
         wanted |= found
     return [run for run in runs if not only or run.row in wanted]
 
@@ -209,8 +205,6 @@ def _variants(row: Row, rates: Rates, own: float | None) -> list[tuple[str, dict
 def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
     values = _values(name, table)
     own = values.pop("lr_own", None)
-    if own is not None and not 0 < own < float("inf"):
-        raise InputError(f"the row {name!r} has lr_own = {own}: give a number above 0")
     kind, options = _named(values, "adapter", common)
     if kind == FROZEN:
         for key in (*options, *(_OF_METHODS & values.keys())):
@@ -222,14 +216,9 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
     try:
         method = find_method(method_name)
         kind, options = trained_kind(method, trains, kind, options)
+        check_options(kind, options)
     except InputError as error:
         raise InputError(f"the row {name!r}: {error}") from error
-    for option in options:
-        if not accepts_option(kind, option):
-            raise InputError(
-                f"the row {name!r} gives {kind!r} the option {option!r}, which it does not have: remove it"
-            )
-    accepts_option(kind, "seed")  # an unknown kind is refused here, before anything is trained
     overrides = {**starting_settings(method, trains), **values}
     return Row(name, kind, options, overrides, own, method_name, method_options, adapt, adapt_options)
 
@@ -242,15 +231,7 @@ def _values(name: str, table: Any) -> dict[str, Any]:
         raise InputError(
             f'the row {name!r} is {table!r}; a table was wanted: write [rows."{name}"] and settings below it'
         )
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        known = key.replace("-", "_")
-        if known not in _KINDS:
-            near = difflib.get_close_matches(known, _KINDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"a row may have {', '.join(_KINDS)}"
-            raise InputError(f"the row {name!r} has an unknown setting {key!r}: {hint}")
-        values[known] = _typed(name, key, value, _KINDS[known])
-    return values
+    return fit_table(table, _KINDS, f"the row {name!r}")
 
 
 def _named(values: dict[str, Any], what: str, common: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -258,20 +239,3 @@ def _named(values: dict[str, Any], what: str, common: Mapping[str, Any]) -> tupl
     name = values.pop(what, None)
     options = values.pop(f"{what}_options", {} if name is not None else common[f"{what}_options"])
     return name or common[what], dict(options)
-
-
-def _typed(row: str, key: str, value: Any, kind: Any) -> Any:
-    """The value as one of the setting's types."""
-    choices = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for choice in choices:
-        if choice is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, choice) and (choice is bool) == isinstance(value, bool):
-            return value
-    wanted = "table" if kind is dict else choices[0].__name__
-    raise InputError(f"the row {row!r} sets {key} to {value!r}; {wanted} was wanted")
-
-
-def training_names() -> tuple[str, ...]:
-    """Names of the training settings that all runs share."""
-    return tuple(field.name for field in dataclasses.fields(TrainingSettings) if field.name not in _PER_RUN)

@@ -14,7 +14,7 @@ from cplsr.declared import read_record
 from cplsr.errors import InputError
 from cplsr.files import write_json
 from cplsr.records.run import RUN, TrainingRun
-from cplsr.training.settings import TrainingSettings
+from cplsr.settings.training import TrainingSettings
 
 FILE = "tuning.json"
 

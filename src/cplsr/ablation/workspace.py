@@ -9,54 +9,31 @@ from typing import Any
 
 from cplsr.ablation.plan import Run
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.load import load_backbone
+from cplsr.backbones.load import open_backbone
 from cplsr.data.domain import Domain
 from cplsr.data.open import open_domain
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.evaluate import EpisodeSettings
+from cplsr.settings.ablation import SharedSettings
+from cplsr.settings.episodes import EpisodeSettings
+from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_images import decoded_images
 from cplsr.training.base_statistics import base_gaussians
 from cplsr.training.processes import Processes
-from cplsr.training.settings import TrainingSettings
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
 _STATISTICS = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
 
 
-@dataclass(frozen=True)
-class Setup:
-    """Backbone, data and evaluation of an ablation, by name: small enough to be sent to another machine.
+@dataclass(frozen=True, kw_only=True)
+class Setup(SharedSettings):
+    """Backbone, data and evaluation of an ablation, by name: small enough to be sent to another machine."""
 
-    backbone, image_size … antialias: as for `load_backbone`.
-    base, val: sources of the training images; `val` as for `train`.
-    targets: (name, source) of each domain to measure on; the name `None` stands for the domain's own.
-    shots: where `match_shot` is off, every adapter is measured at all of these.
-    threads: of torch in every run. Default: torch's own choice.
-    """
-
-    backbone: str
-    base: str
     targets: tuple[tuple[str | None, str], ...]
-    val: str | None = None
-    image_size: int | None = None
-    heads: int | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
-    pooling: str = "cls"
-    precision: str = "fp32"
-    device: str = "auto"
-    antialias: bool = True
-    evaluation_episodes: int = 5000
-    evaluation_query: int = 15
-    match_shot: bool = True
-    shots: tuple[int, ...] = ()
-    batch_size: int = 64
-    workers: int | None = None
-    threads: int | None = None
+    """(name, source) of each domain to measure on; the name `None` stands for the domain's own."""
 
     def evaluation(self, settings: TrainingSettings) -> EpisodeSettings:
         """The episodes a run is measured on: drawn by its own seed, so that those of several seeds are independent."""
@@ -66,7 +43,7 @@ class Setup:
             query=self.evaluation_query,
             episodes=self.evaluation_episodes,
             seed=settings.seed,
-            prototype=settings.prototype,  # type: ignore[arg-type]
+            prototype=settings.prototype,
         )
 
     def decides(self, run: Run) -> dict[str, Any]:
@@ -88,8 +65,7 @@ class Workspace:
     @cached_property
     def backbone(self) -> Backbone:
         """The frozen backbone; whoever puts an adapter on it takes it off again."""
-        names = ("image_size", "heads", "mean", "std", "pooling", "device", "precision", "antialias")
-        return load_backbone(self.setup.backbone, **{name: getattr(self.setup, name) for name in names})
+        return open_backbone(self.setup)
 
     @cached_property
     def targets(self) -> dict[str, Domain]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cplsr.adapters.base import Adapter, Shape, chosen_layers, one_of, seeded
+from cplsr.adapters.base import Adapter, Shape, chosen_layers, seeded
 from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.families import Block
 from cplsr.backbones.points import Points
 from cplsr.errors import InputError
+from cplsr.settings.numbers import Seed
 
 Matrices = Float[Tensor, "heads head_dim head_dim"]
 
@@ -38,16 +39,13 @@ class Coalescent(Adapter):
         self,
         shape: Shape,
         *,
-        sharing: str = "per_head",
-        constraint: str = "free",
-        init: str = "identity",
-        layers: tuple[int, ...] | list[int] | None = None,
-        seed: int = 0,
+        sharing: Literal["per_head", "shared"] = "per_head",
+        constraint: Literal["free", "mahalanobis"] = "free",
+        init: Literal["identity", "near_identity"] = "identity",
+        layers: Sequence[int] | None = None,
+        seed: Seed = 0,
     ) -> None:
         super().__init__()
-        one_of(sharing, ("per_head", "shared"), "sharing")
-        one_of(constraint, ("free", "mahalanobis"), "constraint")
-        one_of(init, ("identity", "near_identity"), "init")
         self.heads, self.rotary = shape.heads, shape.rotary
         self.mahalanobis = constraint == "mahalanobis"
         heads = 1 if sharing == "shared" else shape.heads

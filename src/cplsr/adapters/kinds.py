@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from cplsr.adapters.base import Adapter, Shape
+from cplsr.declared import fit_arguments, nearest
 from cplsr.errors import InputError
 
 KINDS = {
@@ -22,16 +22,17 @@ KINDS = {
 
 
 def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter:
-    """Build an adapter of a kind; its options, defaults included, are kept on it."""
+    """Build an adapter of a kind; its options as they were given, defaults included, are kept on it."""
     cls = _class_of(kind)
-    known = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
-    if unknown := sorted(set(options) - set(known)):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'no options'}"
-        raise InputError(f"adapter {kind!r} has no option {unknown[0]!r}: {hint}")
-    adapter = cls(shape, **options)
-    adapter.options = {**known, **options}
+    adapter = cls(shape, **check_options(kind, options))
+    defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
+    adapter.options = {**defaults, **options}
     return adapter
+
+
+def check_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as adapters of a kind take them; an unknown kind or option or a wrong value is an error."""
+    return fit_arguments(_class_of(kind), options, f"the adapter {kind!r}", "shape")
 
 
 def accepts_option(kind: str, option: str) -> bool:
@@ -41,8 +42,6 @@ def accepts_option(kind: str, option: str) -> bool:
 
 def _class_of(kind: str) -> type[Adapter]:
     if kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"give one of {', '.join(KINDS)}"
-        raise InputError(f"there is no adapter kind {kind!r}: {hint}")
+        raise InputError(f"there is no adapter kind {kind!r}: {nearest(kind, KINDS)}")
     module, name = KINDS[kind].split(":")
     return getattr(importlib.import_module(module), name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
 from cplsr.adapters.base import Adapter, Shape
 from cplsr.backbones.backbone import Backbone
+from cplsr.declared import between
 from cplsr.errors import InputError
+from cplsr.settings.numbers import Seed
 
 _TARGETS = ("q_proj", "k_proj")
 
@@ -21,10 +23,15 @@ class Lora(Adapter):
 
     kind: ClassVar[str] = "lora"
 
-    def __init__(self, shape: Shape, *, rank: int = 4, alpha: float = 8.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        rank: Annotated[int, between(1, 10_000)] = 4,
+        alpha: Annotated[float, between(0, 1_000_000)] = 8.0,
+        seed: Seed = 0,
+    ) -> None:
         super().__init__()
-        if rank < 1:
-            raise InputError(f"rank={rank}; at least 1 was wanted")
         self.rank, self.alpha, self.seed = rank, alpha, seed
         self.pairs = nn.ParameterDict()
 

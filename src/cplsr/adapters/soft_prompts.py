@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from cplsr.adapters.base import Adapter, Shape, one_of, seeded
-from cplsr.errors import InputError
+from cplsr.adapters.base import Adapter, Shape, seeded
+from cplsr.declared import between
+from cplsr.settings.numbers import Seed
 
 
 class SoftPrompts(Adapter):
@@ -23,12 +24,16 @@ class SoftPrompts(Adapter):
 
     kind: ClassVar[str] = "soft_prompts"
 
-    def __init__(self, shape: Shape, *, length: int = 2, mode: str = "accumulate", seed: int = 0) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        length: Annotated[int, between(1, 10_000)] = 2,
+        mode: Literal["accumulate", "replace"] = "accumulate",
+        seed: Seed = 0,
+    ) -> None:
         super().__init__()
-        if length < 1:
-            raise InputError(f"length={length}; at least one prompt token per layer was wanted")
-        self.length = length
-        self.replace = one_of(mode, ("accumulate", "replace"), "mode") == "replace"
+        self.length, self.replace = length, mode == "replace"
         generator = seeded(seed)
         self.prompts = nn.ParameterList(
             torch.randn(length, shape.dim, generator=generator) * shape.dim**-0.5 for _ in range(shape.layers)

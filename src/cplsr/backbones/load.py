@@ -22,8 +22,10 @@ from cplsr.backbones.checkpoint import (
     load_checkpoint,
     read_sidecar,
 )
+from cplsr.declared import kinds_of
 from cplsr.environment import choose_device, choose_precision, is_offline, keep_freed_memory
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
@@ -76,6 +78,12 @@ def _own_weights(model: nn.Module) -> None:
     """
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
+
+
+def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> Backbone:
+    """The backbone that settings name; `image_size` stands in where they give none."""
+    options = {name: getattr(settings, name) for name in kinds_of(BackboneSettings)}
+    return load_backbone(options.pop("backbone"), options.pop("image_size") or image_size, **options)
 
 
 def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:

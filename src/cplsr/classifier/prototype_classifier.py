@@ -12,7 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cplsr.classifier.leave_one_out import as_if_whole, calibrated_temperature, calibration_rows, leave_one_out, unit
+from cplsr.declared import fit
 from cplsr.errors import InputError
+from cplsr.settings.episodes import PrototypeKind
 
 UNKNOWN = "unknown"
 """What `predict` answers instead of a class when no class is likely enough."""
@@ -140,8 +142,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return 1.0 - (1.0 + at_most) / (images + 1.0)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Float64[ndarray, "images dim"], ndarray]:
-        if self.prototype not in ("mean", "mean_of_normalized"):
-            raise InputError(f"prototype={self.prototype!r} is not known: give mean or mean_of_normalized")
+        fit(self.prototype, PrototypeKind, "prototype")
         if self.temperature != "auto" and not _is_positive(self.temperature):
             raise InputError(f"temperature={self.temperature!r} is not usable: give a number above 0, or 'auto'")
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)

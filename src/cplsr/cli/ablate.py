@@ -6,19 +6,24 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from cplsr.cli.evaluate import split_name
+from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
+from cplsr.declared import between, kinds_of
 from cplsr.errors import InputError
 from cplsr.files import only_writer
+from cplsr.settings.ablation import SharedSettings
+from cplsr.settings.numbers import BaseEpisodes, Images, LearningRate, Seed
+from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
     from cplsr.ablation.engines import Outcome
@@ -31,7 +36,7 @@ EXIT_FAILED_RUNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Train):
+class Ablate(Train, SharedSettings):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
@@ -42,9 +47,9 @@ class Ablate(Train):
 
     rows: tyro.conf.Suppress[dict] = dataclasses.field(default_factory=dict)
     """Rows of the recipe."""
-    shot: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    shot: tyro.conf.Suppress[Images | None] = None  # type: ignore[assignment]
     """Here `shots`."""
-    seed: tyro.conf.Suppress[int | None] = None  # type: ignore[assignment]
+    seed: tyro.conf.Suppress[Seed | None] = None  # type: ignore[assignment]
     """Here `seeds`."""
     resume: tyro.conf.Suppress[bool] = True
     """Always."""
@@ -53,18 +58,8 @@ class Ablate(Train):
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
     target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Where to measure, repeatable, as NAME=SOURCE or SOURCE; one here replaces all of the recipe."""
-    shots: tuple[int, ...] = (1, 5)
-    """Shots that every row is trained and measured at."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     """Seeds of the trainings; the evaluation episodes of a run are drawn by its seed too."""
-    evaluation_episodes: int = 5000
-    """Episodes of each target, shot and seed."""
-    evaluation_query: int = 15
-    """Query images of each class in them."""
-    match_shot: bool = True
-    """Measure each adapter only at the shot it was trained for."""
-    batch_size: int = 64
-    """Images embedded at a time."""
 
     only: tuple[str, ...] = ()
     """Run these rows only."""
@@ -74,22 +69,22 @@ class Ablate(Train):
     rates: Literal["shared", "own", "both"] | None = None
     """Learning rate: shared by all rows, a row's own (tuned, or lr_own) if it has one, or both. Default: shared, with
     --tune own."""
-    lr_own: float | None = None
+    lr_own: LearningRate | None = None
     """Own rate of all rows, instead of those of the recipe and the tuned ones."""
     tune: bool = False
     """First choose the own rate of every row by validation accuracy, from short trainings; targets are not touched."""
-    tune_rates: tuple[float, ...] = (1e-5, 1e-4, 3e-4, 1e-3)
+    tune_rates: tuple[LearningRate, ...] = (1e-5, 1e-4, 3e-4, 1e-3)
     """Rates to choose from."""
-    tune_episodes: int = 30
+    tune_episodes: BaseEpisodes = 30
     """Base episodes of the short trainings."""
 
     engine: Literal["local", "ray"] = "local"
     """One run after the other, or all as tasks of ray."""
     ray_address: str | None = None
     """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
-    ray_workers: int | None = None
+    ray_workers: Annotated[int, between(1, 10_000)] | None = None
     """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
-    ray_gpus: float = 0.0
+    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
     """GPUs for each run."""
 
 
@@ -102,22 +97,22 @@ NOT_REPEATED = frozenset(
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, run."""
-    default, rest = split_recipe(Ablate, arguments)
+    said, words = split_recipe(Ablate, arguments)
     for name in ("shot", "seed"):
-        if getattr(default, name) is not None:
+        if name in said:
             raise InputError(
                 f"the recipe sets {name}, but an ablation has several: write {name}s = [1, 5], for example"
             )
-    kind = Annotated[Ablate, tyro.conf.arg(name="")]
-    options = tyro.cli(kind, default=default, args=rest, prog="cplsr ablate")
-    options = dataclasses.replace(options, target=options.target[len(default.target) :] or default.target)
+    options = parse(Ablate, "ablate", words, said)
+    earlier = said.get("target", ())
+    options = dataclasses.replace(options, target=options.target[len(earlier) :] or earlier)
     if not options.rows:
         raise InputError("there are no rows to run: give a recipe that has some, like recipes/ablation_mini.toml")
     if options.out is None:
         raise InputError("there is no folder for the runs: give --out DIR")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     with nullcontext() if options.list_runs else only_writer(options.out):
-        return run(options, [arguments[0], *repeated(options, default)], options.out)
+        return run(options, [arguments[0], *repeated(options, said)], options.out)
 
 
 def run(options: Ablate, words: list[str], out: Path) -> int:
@@ -162,8 +157,7 @@ def setup_of(options: Ablate) -> Setup:
     from cplsr.ablation.workspace import Setup
 
     targets = tuple(split_name(text) for text in options.target)
-    names = {field.name for field in dataclasses.fields(Setup)} - {"targets"}
-    return Setup(targets=targets, **{name: getattr(options, name) for name in names})
+    return Setup.of(options, targets=targets)
 
 
 def check(options: Ablate, rows: Sequence[Row]) -> None:
@@ -176,11 +170,10 @@ def check(options: Ablate, rows: Sequence[Row]) -> None:
 
 def plan(options: Ablate, rows: Sequence[Row], out: Path, rates: Rates | None = None) -> list[Run]:
     """All runs of the recipe at the shots and seeds asked for."""
-    from cplsr.ablation.plan import plan_runs, training_names
+    from cplsr.ablation.plan import plan_runs
     from cplsr.ablation.tuning import read_rates
-    from cplsr.training.settings import TrainingSettings
 
-    common = TrainingSettings(**{name: getattr(options, name) for name in training_names()})
+    common = TrainingSettings.of(options, shot=TrainingSettings.shot, seed=TrainingSettings.seed)
     own = read_rates(out) if options.lr_own is None else {row.name: options.lr_own for row in rows}
     rates = rates or options.rates or ("own" if options.tune else "shared")
     return plan_runs(rows, common, shots=options.shots, seeds=options.seeds, rates=rates, own_rates=own)
@@ -226,17 +219,17 @@ def failures_of(ended: Iterable[Outcome]) -> list[tuple[str, str]]:
     return failures
 
 
-def repeated(options: Ablate, default: Ablate) -> list[str]:
-    """The words of the command line that make `options` of a recipe's defaults, but for those that choose runs."""
+def repeated(options: Ablate, said: Mapping[str, Any]) -> list[str]:
+    """The words of the command line that make `options` of what a recipe said, but for those that choose runs."""
     words: list[str] = []
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name in NOT_REPEATED or value == getattr(default, field.name):
+    for name in [name for name in kinds_of(Ablate) if name not in NOT_REPEATED]:
+        value = getattr(options, name)
+        if value == said.get(name, getattr(Ablate, name)):
             continue
-        flag = field.name.replace("_", "-")
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif field.name == "target":
+        elif name == "target":
             words += [word for text in value for word in ("--target", text)]
         else:
             words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]

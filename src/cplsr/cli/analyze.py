@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_targets, split_name
+from cplsr.cli.options import parse
+from cplsr.declared import between
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings
+from cplsr.settings.embedding import MeasuringSettings
+from cplsr.settings.numbers import Images, Seed, Way
 
 if TYPE_CHECKING:
     from cplsr.records.analysis import Analysis, DomainAnalysis, Measures
@@ -22,7 +26,7 @@ SHOWN_HEADS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analyze(BackboneArguments):
+class Analyze(MeasuringSettings, BackboneSettings):
     """Look at what an adapter changed: how tight classes lie, the terms of the bound, where attention goes, every C.
 
     Without --adapter only the frozen backbone is looked at. Everything goes into one folder that `cplsr report` reads.
@@ -38,33 +42,25 @@ class Analyze(BackboneArguments):
     """Folder for the results; an older analysis there is replaced."""
     umap: bool = False
     """Also embeddings in two dimensions before and after, as in the paper (needs cplsr[viz])."""
-    attention: int = 0
+    attention: Annotated[int, between(0, 10_000)] = 0
     """Of so many images of each domain, a picture of what the class token looks at."""
     cost: bool = False
     """Also what adapters cost at several image sizes, timed on this machine (a minute or two)."""
-    images_per_class: int = 100
+    images_per_class: Annotated[int, between(0, 10_000_000)] = 100
     """At most so many images of each class; 0 takes all."""
-    shots: tuple[int, ...] = (1, 5)
+    shots: tuple[Images, ...] = (1, 5)
     """Support images of each class, in the terms of the bound."""
-    way: int = 5
+    way: Way = 5
     """Classes in an episode, in the terms of the bound."""
-    seed: int = 0
+    seed: Seed = 0
     """Which images are drawn."""
-    batch_size: int = 64
-    """Images embedded at a time."""
-    workers: int | None = None
-    """Processes that decode images. Default: up to 2."""
-    strict: bool = False
-    """Stop at an image that cannot be read instead of leaving it out."""
-    cache: bool = True
-    """Look embeddings up in the cache and keep new ones there."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options, measure, write the folder, show tables."""
     from rich.console import Console
 
-    options = tyro.cli(Analyze, args=arguments, prog="cplsr analyze")
+    options = parse(Analyze, "analyze", arguments)
     analysis = run(options)
     from cplsr.analysis.findings import write_analysis
 
@@ -84,6 +80,7 @@ def run(options: Analyze) -> Analysis:
         raise InputError("there is nothing to look at: give --target NAME=FOLDER, or --target digits for a try")
     from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import check_output
+    from cplsr.backbones.load import open_backbone
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
 
@@ -93,7 +90,7 @@ def run(options: Analyze) -> Analysis:
     targets = open_targets(options.target, strict=options.strict)
     base = None if options.base is None else open_domain(options.base, strict=options.strict)
     return analyze(
-        options.load(image_size),
+        open_backbone(options, image_size),
         source,
         targets,
         base,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from cplsr.cli.classify import ClassifierBackbone, open_support
+from cplsr.cli.options import parse
+from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.classifier.comparison import MethodScore
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ClassifierBackbone):
+class Check(EmbeddingSettings, ClassifierBackbone):
     """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, and whether the frozen
@@ -25,15 +27,11 @@ class Check(ClassifierBackbone):
 
     support: Annotated[str, tyro.conf.Positional]
     """A folder with one folder per class, or a csv with the columns path,label."""
-    batch_size: int = 64
-    """Images embedded at a time."""
-    workers: int | None = None
-    """Processes that decode images. Default: up to 2."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options, judge, say it in plain words."""
-    options = tyro.cli(Check, args=arguments, prog="cplsr check")
+    options = parse(Check, "check", arguments)
     from rich.console import Console
 
     from cplsr.classifier.comparison import compare_methods

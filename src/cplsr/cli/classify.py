@@ -6,10 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from cplsr.cli.backbone_arguments import BackboneArguments
+from cplsr.cli.options import parse
+from cplsr.declared import between
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings
+from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -26,7 +29,7 @@ MODELS_OWN = ("adapter", "image_size", "heads", "mean", "std", "pooling", "preci
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierBackbone(BackboneArguments):
+class ClassifierBackbone(BackboneSettings):
     """Which frozen vision transformer a classifier stands on."""
 
     backbone: str = AUTO
@@ -37,18 +40,19 @@ class ClassifierBackbone(BackboneArguments):
 
     def load_chosen(self) -> Backbone:
         """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
+        from cplsr.backbones.load import open_backbone
         from cplsr.cli.evaluate import adapters_image_size
 
         size = adapters_image_size([self.adapter]) if self.adapter not in (None, "frozen") else None
         if self.backbone != AUTO:
-            return self.load(size)
+            return open_backbone(self, size)
         from cplsr.classifier.backbone_choice import load_default
 
-        return load_default(lambda source: dataclasses.replace(self, backbone=source).load(size))
+        return load_default(lambda source: open_backbone(dataclasses.replace(self, backbone=source), size))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(ClassifierBackbone):
+class Classify(EmbeddingSettings, ClassifierBackbone):
     """Label images from a few examples of each class, and write predictions.csv.
 
     An interrupted run is continued by the same command. Images that cannot be read are rows with an error.
@@ -62,7 +66,7 @@ class Classify(ClassifierBackbone):
     """A classifier saved before by --save, instead of --support."""
     out: Path = Path("predictions.csv")
     """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
-    reject_below: float | None = None
+    reject_below: Annotated[float, between(0, 1)] | None = None
     """Answer 'unknown' where the best class is less likely than this, for example 0.5."""
     save: Path | None = None
     """Also save the classifier to this folder, for --model, `cplsr serve` and `cplsr export`."""
@@ -70,17 +74,11 @@ class Classify(ClassifierBackbone):
     """Also copy the images to this folder, into a folder per class ('unknown' for rejected ones)."""
     restart: bool = False
     """Throw away what an interrupted run left behind instead of continuing it."""
-    batch_size: int = 64
-    """Images embedded at a time."""
-    workers: int | None = None
-    """Processes that decode images. Default: up to 2."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options, label, say what came of it."""
-    import tyro
-
-    options = tyro.cli(Classify, args=arguments, prog="cplsr classify")
+    options = parse(Classify, "classify", arguments)
     query = check_request(options)
     from cplsr.classifier.csv_run import check_out, check_partial, label_to_csv, summarize
     from cplsr.classifier.prototype_classifier import check_rejection
@@ -123,8 +121,6 @@ def check_request(options: Classify) -> Path:
                 raise InputError(
                     f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
                 )
-    if options.batch_size < 1:
-        raise InputError(f"--batch-size {options.batch_size} is too small: give at least 1")
     if options.save is not None:
         from cplsr.classifier.store import check_place
 

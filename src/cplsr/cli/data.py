@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from cplsr.cli.options import parse
+from cplsr.settings.embedding import DecodingSettings
+from cplsr.settings.episodes import EpisodeShape
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,8 +28,8 @@ FOLDER = "folder"
 UNUSABLE = 2
 
 
-@dataclass(frozen=True)
-class Doctor:
+@dataclass(frozen=True, kw_only=True)
+class Doctor(DecodingSettings, EpisodeShape):
     """Read every image of a data set and say what is right, what is not, and how to fix it.
 
     Exit code 0 if episodes can be drawn from it, 2 otherwise.
@@ -37,14 +41,6 @@ class Doctor:
     """What it should be: folder, or a name from `cplsr data list`."""
     split: str | None = None
     """Split to look at, where there are several."""
-    way: int = 5
-    """Classes in an episode."""
-    shot: int = 5
-    """Support images per class in an episode."""
-    query: int = 15
-    """Query images per class in an episode."""
-    workers: int | None = None
-    """Processes that read images; by default up to two."""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +52,7 @@ def main(arguments: list[str]) -> int:
     if verb == "list" and not rest:
         return list_data_sets()
     if verb == "doctor":
-        return doctor(tyro.cli(Doctor, prog="cplsr data doctor", args=rest))
+        return doctor(parse(Doctor, "data doctor", rest))
     print(USAGE, end="", file=sys.stderr)
     return UNUSABLE
 

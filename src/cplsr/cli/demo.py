@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
-
+from cplsr.cli.options import parse
 from cplsr.cli.recipes import read_recipe
 from cplsr.cli.train import Train
+from cplsr.declared import Declared
+from cplsr.settings.episodes import EpisodeSettings
+from cplsr.settings.numbers import Seed
+from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +38,7 @@ NEXT = """[bold]Next, on your own images[/] (a folder with one folder per class)
 
 
 @dataclass(frozen=True)
-class Demo:
+class Demo(Declared):
     """Train coalescent projections on procedural images, then measure them on five domains they have never seen.
 
     Everything comes with the package: the embedded backbone, the images (made by code), scikit-learn's digits.
@@ -45,13 +48,13 @@ class Demo:
     """Folder for run/, analysis/, results.json and report.html."""
     full: bool = False
     """Without the cuts that keep it under three minutes; takes hours."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides episodes and pseudo-episodes."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options and run."""
-    options = tyro.cli(Demo, args=arguments, prog="cplsr demo")
+    options = parse(Demo, "demo", arguments)
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
@@ -68,7 +71,6 @@ def train_demo(options: Demo, console: Console) -> TrainingResult:
     from cplsr.backbones.load import load_backbone
     from cplsr.data.open import open_domain
     from cplsr.training.loop import train
-    from cplsr.training.settings import TrainingSettings
 
     recipe = Train(**read_recipe(Path("demo.toml"), Train))
     settings = TrainingSettings.of(recipe, seed=options.seed)
@@ -109,7 +111,7 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
     from cplsr.cli.evaluate import show_tables
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+    from cplsr.evaluation.evaluate import evaluate
 
     console.print(
         f"[bold]2. Measuring[/] on {len(TARGETS)} domains that training never saw, frozen and with the projections,\n"

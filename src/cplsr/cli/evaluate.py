@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from cplsr.cli.backbone_arguments import BackboneArguments
+from cplsr.cli.options import parse
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings
+from cplsr.settings.embedding import MeasuringSettings
+from cplsr.settings.episodes import EpisodeSettings
+from cplsr.settings.numbers import DrawnEpisodes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(BackboneArguments):
+class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     """Measure N-way K-shot accuracy on target domains: the frozen backbone, and adapters beside it.
 
     Every image is embedded once and kept in the cache (see `cplsr cache`); all methods see the same episodes.
@@ -32,33 +36,13 @@ class Evaluate(BackboneArguments):
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
     also: tuple[Literal["logistic", "knn"], ...] = ()
     """Other classifiers on the frozen embeddings, on the same episodes: logistic regression, nearest neighbors."""
-    shots: tuple[int, ...] = (1, 5)
-    """Support images of each class."""
-    way: int = 5
-    """Classes in an episode."""
-    query: int = 15
-    """Query images of each class."""
-    episodes: int = 5000
-    """Episodes of each target and shot."""
-    seed: int = 0
-    """Which episodes: the same seed on the same labels gives the same ones."""
     match_shot: bool = False
     """Measure each adapter only at the shot it was trained for."""
-    prototype: Literal["mean", "mean_of_normalized"] = "mean"
-    """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
-    batch_size: int = 64
-    """Images embedded at a time."""
-    workers: int | None = None
-    """Processes that decode images. Default: up to 2."""
-    strict: bool = False
-    """Stop at an image that cannot be read instead of leaving it out."""
-    cache: bool = True
-    """Look embeddings up in the cache and keep new ones there."""
     method: str | None = None
     """Also let this method (pmf) adapt every model on the support set of each episode; its rows are called NAME+pmf."""
     method_options: tuple[str, ...] = ()
     """Options of the method, as name=value: steps=100 …"""
-    method_episodes: int = 40
+    method_episodes: DrawnEpisodes = 40
     """Episodes of each target and shot for that, the first ones: adapting takes long."""
     out: Path | None = None
     """Also write the results to this file, as json."""
@@ -68,7 +52,7 @@ def main(arguments: list[str]) -> int:
     """Parse the options, measure, show a table."""
     from rich.console import Console
 
-    options = tyro.cli(Evaluate, args=arguments, prog="cplsr evaluate")
+    options = parse(Evaluate, "evaluate", arguments)
     results = run(options)
     console = Console()
     show_tables(results, console)
@@ -87,30 +71,23 @@ def run(options: Evaluate) -> Results:
     """Open targets, backbone and adapters, and measure."""
     if not options.target:
         raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
+    from cplsr.backbones.load import open_backbone
     from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.evaluate import EpisodeSettings, evaluate
+    from cplsr.evaluation.evaluate import evaluate
 
-    settings = EpisodeSettings(
-        shots=options.shots,
-        way=options.way,
-        query=options.query,
-        episodes=options.episodes,
-        seed=options.seed,
-        prototype=options.prototype,
-    )
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
     image_size = options.image_size or adapters_image_size([source for _, source in named])
     adaptation = None if options.method is None else adaptation_of(options, options.method)
     targets = open_targets(options.target, strict=options.strict)
-    backbone = options.load(image_size)
+    backbone = open_backbone(options, image_size)
     if adaptation is not None and backbone.precision == "bf16":
         raise InputError(
             f"--method {options.method} trains weights, for which bf16 is too coarse: give --precision fp32"
         )
     shared: dict[str, Any] = {
         "adapters": named,
-        "settings": settings,
+        "settings": EpisodeSettings.of(options),
         "match_shot": options.match_shot,
         "cache": EmbeddingCache() if options.cache else None,
         "batch_size": options.batch_size,
@@ -139,8 +116,6 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
             f"the method {name!r} only makes prototypes of a support set, so there is nothing to add: measure what it "
             f"trained with --adapter RUN, or give --method {' or '.join(able)}"
         )
-    if options.method_episodes < 1:
-        raise InputError(f"--method-episodes is {options.method_episodes}: give at least 1")
     return adaptation
 
 

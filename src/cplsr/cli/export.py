@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from cplsr.cli.options import parse
 from cplsr.errors import InputError
+from cplsr.settings.backbone import BackboneSettings, Pooling, Precision
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(BackboneSettings):
     """Write an adapter and its backbone as one ordinary model in float32 that needs no cplsr.
 
-    What was written is read again and compared with the source. Without --adapter the frozen backbone is written.
-    Nothing is overwritten.
+    What was written is read again and compared with the source. Without --adapter the frozen backbone is written;
+    with it, what is not given of the backbone is as it was in training. Nothing is overwritten.
     """
 
     to: Literal["transformers", "onnx", "timm"]
@@ -35,25 +37,19 @@ class Export:
     """A saved classifier instead: one ONNX graph from an image to the probabilities of its classes."""
     raw_pixels: bool = False
     """ONNX: the input is uint8 pixels, and the graph normalizes them."""
-    backbone: str | None = None
+    backbone: str | None = None  # type: ignore[assignment]
     """Hub id, transformers folder, checkpoint file or 'embedded'. Default: what the adapter names, else 'embedded'."""
-    image_size: int | None = None
-    """Pixels a side; position embeddings are stored for it. Default: the adapter's, else the backbone's own."""
-    heads: int | None = None
-    """Attention heads of a checkpoint file. Default: the adapter's, else width / 64."""
-    mean: tuple[float, float, float] | None = None
-    """Mean of the backbone's training images, red green blue. Default: the adapter's, else what comes with it."""
-    std: tuple[float, float, float] | None = None
-    """Their standard deviation."""
-    pooling: Literal["cls", "mean"] | None = None
+    pooling: Pooling | None = None  # type: ignore[assignment]
     """Embedding: class token after the final norm, or mean of the patch tokens. Default: the adapter's, else cls."""
-    antialias: bool = True
-    """Antialias the interpolation of position embeddings, unless the adapter was trained without."""
+    precision: tyro.conf.Suppress[Precision] = "fp32"
+    """Always."""
+    device: tyro.conf.Suppress[str] = "cpu"
+    """Always."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options, write the model, say what was written."""
-    options = tyro.cli(Export, args=arguments, prog="cplsr export")
+    options = parse(Export, "export", arguments)
     done = run(options)
     what = "adapter folded into the weights" if done.merged else "written as it is"
     print(f"{done.path}: {what}; differs from the source by {done.difference:.1e} of the largest value")

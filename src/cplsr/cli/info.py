@@ -6,9 +6,12 @@ import json
 import os
 from dataclasses import dataclass
 
+from cplsr.cli.options import parse
+from cplsr.declared import Declared
+
 
 @dataclass(frozen=True)
-class Info:
+class Info(Declared):
     """Show device, number format, cache folders, whether downloads are allowed, and what is installed."""
 
     json: bool = False
@@ -17,9 +20,7 @@ class Info:
 
 def main(arguments: list[str]) -> int:
     """Parse the options and print."""
-    import tyro
-
-    options = tyro.cli(Info, args=arguments, prog="cplsr info")
+    options = parse(Info, "info", arguments)
     facts = gather()
     if options.json:
         print(json.dumps(facts, indent=2))

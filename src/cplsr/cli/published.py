@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from cplsr.cli.options import parse
+from cplsr.declared import Declared
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Declared):
     """Print the paper's tables: 5-way accuracy in percent on the four targets of BSCD-FSL."""
 
     table: Annotated[Literal["mini", "tiered", "ablation", "ablation-details"] | None, tyro.conf.Positional] = None
@@ -35,7 +37,7 @@ def main(arguments: list[str]) -> int:
     from cplsr.evaluation.published import TABLES, published_table
     from cplsr.records.results import Results
 
-    options = tyro.cli(Published, args=arguments, prog="cplsr published")
+    options = parse(Published, "published", arguments)
     results = None if options.beside is None else Results.read(options.beside)
     names = TABLES if options.table is None else (options.table,)
     show([table_of(published_table(name), results) for name in names], options.format)

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import tyro
 
+from cplsr.cli.options import parse
+from cplsr.declared import Declared
 from cplsr.errors import InputError
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Declared):
     """Write one HTML file that holds everything: words, tables, charts. It needs no network and no other file.
 
     Give run folders of `cplsr train`, results files of `cplsr evaluate`, folders of `cplsr analyze` and
@@ -29,7 +31,7 @@ class Report:
 
 def main(arguments: list[str]) -> int:
     """Parse the options and write the page."""
-    options = tyro.cli(Report, args=arguments, prog="cplsr report")
+    options = parse(Report, "report", arguments)
     if not options.sources:
         raise InputError("there is nothing to report on: give a run folder, a results file or a folder that holds some")
     if options.out.is_dir():

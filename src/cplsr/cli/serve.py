@@ -8,9 +8,11 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
+from cplsr.cli.options import parse
+from cplsr.declared import between
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
 
@@ -26,7 +28,7 @@ class Serve(ClassifierBackbone):
 
     model: Path | None = None
     """Start from a classifier saved by `cplsr classify --save`, or downloaded from the page and unzipped."""
-    port: int = 7860
+    port: Annotated[int, between(0, 65_535)] = 7860
     """Port; 0 for any free one."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can be reached from this computer only; 0.0.0.0 from the whole network."""
@@ -36,9 +38,7 @@ class Serve(ClassifierBackbone):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, take the port, load the backbone, serve until Ctrl-C."""
-    import tyro
-
-    options = tyro.cli(Serve, args=arguments, prog="cplsr serve")
+    options = parse(Serve, "serve", arguments)
     check_request(options)
     from cplsr.app.server import listen, page_address, run
 

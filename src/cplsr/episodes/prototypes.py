@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cplsr.settings.episodes import PrototypeKind
+
 TEMPERATURE = 20.0
 """Default factor on the cosines before the softmax; fixed, not learned."""
-
-PrototypeKind = Literal["mean", "mean_of_normalized"]
 
 
 def normalize(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:

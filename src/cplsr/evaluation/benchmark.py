@@ -21,9 +21,10 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
-from cplsr.episodes.prototypes import TEMPERATURE, PrototypeKind
+from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.episodes.sampling import Episodes
 from cplsr.errors import InputError
+from cplsr.settings.episodes import PrototypeKind
 
 EPISODES_PER_CHUNK = 250
 """Episodes whose logits are handed out together, and the unit of work of a thread."""

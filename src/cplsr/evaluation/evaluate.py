@@ -15,7 +15,7 @@ from numpy import ndarray
 from cplsr.adapters.attach import detach
 from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.environment import versions
-from cplsr.episodes.prototypes import TEMPERATURE, PrototypeKind
+from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import EpisodeLogits, episode_logits
@@ -39,29 +39,11 @@ from cplsr.records.results import (
     Row,
     TargetData,
 )
+from cplsr.settings.episodes import EpisodeSettings
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
-
-
-@dataclass(frozen=True)
-class EpisodeSettings:
-    """Which episodes a method is measured on; the paper's by default."""
-
-    shots: tuple[int, ...] = (1, 5)
-    way: int = 5
-    query: int = 15
-    episodes: int = 5000
-    seed: int = 0
-    prototype: PrototypeKind = "mean"
-
-    def __post_init__(self) -> None:
-        """Refuse what no episode can be drawn from."""
-        if not self.shots or len(set(self.shots)) < len(self.shots):
-            raise InputError(f"shots are {list(self.shots)}: give at least one, each once")
-        if self.episodes < 1:
-            raise InputError(f"{self.episodes} episodes were asked for: give at least 1")
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
     from cplsr.evaluation.embed import Embeddings
-    from cplsr.evaluation.evaluate import EpisodeSettings
     from cplsr.records.adapter import AdapterInfo
     from cplsr.records.results import EvaluationSettings, TargetData
+    from cplsr.settings.episodes import EpisodeSettings
 
 
 def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:

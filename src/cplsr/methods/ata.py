@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,7 +78,7 @@ class AdversarialTasks(Objective):
         self,
         *,
         chance: float = 0.5,
-        sizes: tuple[int, ...] | list[int] = SIZES,
+        sizes: Sequence[int] = SIZES,
         steps: int = 5,
         rate: float = RATE,
         temperature: float = 20.0,

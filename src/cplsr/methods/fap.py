@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -46,7 +46,7 @@ class FrequencyPrompts(Objective):
         attention: str = "tokens",
         noise: float = 1.0,
         chance: float = 0.5,
-        sizes: tuple[int, ...] | list[int] = SIZES,
+        sizes: Sequence[int] = SIZES,
         steps: int = 5,
         rate: float = RATE,
         temperature: float = 20.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -50,7 +51,7 @@ class LocalGlobalDistillation(Objective):
         momentum: float = 0.998,
         self_image: float = 1.0,
         cross_image: float = 0.15,
-        share: tuple[float, float] | list[float] = (0.05, 0.14),
+        share: Sequence[float] = (0.05, 0.14),
         temperature: float = 20.0,
     ) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import Embeddings, embed_domain
-from cplsr.evaluation.evaluate import EpisodeSettings, accuracy_row, difference_row, episode_sampler
+from cplsr.evaluation.evaluate import accuracy_row, difference_row, episode_sampler
 from cplsr.methods.base import Adaptation
 from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.registry import FULL
@@ -38,6 +38,7 @@ from cplsr.progress import progress_bar
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, PairedRow, Results, Row
 from cplsr.reservation.pseudo_episodes import numbered_generator
+from cplsr.settings.episodes import EpisodeSettings
 from cplsr.training.base_images import decoded_images
 from cplsr.training.processes import Processes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -64,7 +64,7 @@ class FineTuning(Adaptation):
     def __init__(
         self,
         *,
-        rates: tuple[float, ...] | list[float] = (0.0, 1e-5, 1e-4, 5e-4),
+        rates: Sequence[float] = (0.0, 1e-5, 1e-4, 5e-4),
         steps: int = 40,
         trial_steps: int = 10,
     ) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from cplsr.declared import fit, fit_arguments, nearest
 from cplsr.errors import InputError
 from cplsr.methods.base import Adaptation, Method
+from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
-from cplsr.training.settings import TrainingSettings
-
-Trains = Literal["auto", "adapter", "backbone"]
 
 OWN = Method(
     name="cplsr",
@@ -48,9 +46,7 @@ def find_method(name: str) -> Method:
     if name == OWN.name:
         return OWN
     if name not in METHODS:
-        near = difflib.get_close_matches(name, [OWN.name, *METHODS], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"give one of {', '.join([OWN.name, *METHODS])}"
-        raise InputError(f"there is no method {name!r}: {hint}")
+        raise InputError(f"there is no method {name!r}: {nearest(name, [OWN.name, *METHODS])}")
     return importlib.import_module(METHODS[name]).METHOD
 
 
@@ -70,8 +66,7 @@ def trained_kind(
 
     trains: `adapter`, the given one; `backbone`, all its weights; `auto`, whichever of the two the method is known for.
     """
-    if trains not in ("auto", "adapter", "backbone"):
-        raise InputError(f"train is {trains!r}: give auto, adapter or backbone")
+    fit(trains, Trains, "train")
     if (method.trains if trains == "auto" else trains) == "adapter":
         return adapter, dict(adapter_options)
     if adapter_options or adapter not in (DEFAULT, FULL):
@@ -94,7 +89,7 @@ def make_objective(
         if options:
             raise InputError(f"the method {method.name!r} has no options, but {', '.join(options)} was given")
         return None
-    checked = _checked(method.name, method.objective, options)
+    checked = _fitted(method, method.objective, options)
     if settings is not None:
         if settings.pe:
             raise InputError(f"the method {method.name!r} makes no use of pseudo-embeddings: give --no-pe (pe = false)")
@@ -105,31 +100,8 @@ def make_objective(
 
 def make_adaptation(method: Method, options: Mapping[str, Any]) -> Adaptation | None:
     """What the method does with a target's support set; `None` where it only makes prototypes of it."""
-    return None if method.adaptation is None else method.adaptation(**_checked(method.name, method.adaptation, options))
+    return None if method.adaptation is None else method.adaptation(**_fitted(method, method.adaptation, options))
 
 
-def _checked(name: str, cls: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = {option: parameter.default for option, parameter in inspect.signature(cls).parameters.items()}
-    if unknown := sorted(set(options) - set(known)):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
-        raise InputError(f"the method {name!r} has no option {unknown[0]!r}: {hint}")
-    checked = {}
-    for option, value in options.items():
-        try:
-            checked[option] = _like(value, known[option])
-        except TypeError:
-            wanted = "a list of numbers" if isinstance(known[option], tuple) else type(known[option]).__name__
-            raise InputError(f"the option {option} of {name!r} is {value!r}; {wanted} was wanted") from None
-    return checked
-
-
-def _like(value: Any, default: Any) -> Any:
-    """The value as something of the default's kind; `TypeError` where it is none."""
-    if isinstance(default, tuple) and default and isinstance(value, list | tuple):
-        return tuple(_like(entry, default[0]) for entry in value)
-    if type(default) is float and type(value) is int:
-        return float(value)
-    if default is None or type(value) is type(default):
-        return value
-    raise TypeError
+def _fitted(method: Method, maker: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return fit_arguments(maker, options, f"the method {method.name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -43,7 +44,7 @@ class StyleAdversary(Objective):
     def __init__(
         self,
         *,
-        strengths: tuple[float, ...] | list[float] = (0.8, 0.08, 0.008),
+        strengths: Sequence[float] = (0.8, 0.08, 0.008),
         skip: float = 0.4,
         temperature: float = 20.0,
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float64
@@ -12,8 +12,7 @@ from torch import Tensor
 from cplsr.errors import InputError
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.reservation.symmetric import log_determinant
-
-NovelSimilarity = Literal["dot", "cosine"]
+from cplsr.settings.training import NovelSimilarity
 
 
 def novel_novel(

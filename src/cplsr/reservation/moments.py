@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Float64, Int, Int64
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from cplsr.errors import InputError
 from cplsr.reservation.symmetric import Triangle
-
-Statistics = Literal["raw", "normalized"]
+from cplsr.settings.training import Statistics
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,37 +11,12 @@ from torch import Tensor
 from cplsr.episodes.draws import philox_words
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import Candidates, mix_classes, mixed_factors
-from cplsr.reservation.criteria import NovelSimilarity, base_novel, novel_novel
+from cplsr.reservation.criteria import base_novel, novel_novel
 from cplsr.reservation.statistics import ClassGaussians
+from cplsr.settings.training import PseudoEpisodeRecipe
 
 EPISODES, SHUFFLES = 2**32, 2**32 + 1
 """Streams of random words of their own, far from those that choose images."""
-
-
-@dataclass(frozen=True)
-class PseudoEpisodeRecipe:
-    """N-way episodes with K support and K_q query embeddings, chosen from `candidates` (N_C) blends.
-
-    `survivors` · `way` (N_0 · N) candidates pass the novel-novel criterion, `way` of them the base-novel criterion.
-    """
-
-    way: int = 5
-    shot: int = 5
-    query: int = 15
-    candidates: int = 100
-    survivors: int = 2
-    novel_similarity: NovelSimilarity = "dot"
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that no episode can have."""
-        for name in ("way", "shot", "query", "candidates", "survivors"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: a pseudo-episode needs at least 1")
-        if self.survivors * self.way > self.candidates:
-            raise InputError(
-                f"{self.survivors} · {self.way} survivors cannot be chosen from {self.candidates} candidates: "
-                f"give at least {self.survivors * self.way} candidates"
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,7 @@ from jaxtyping import Int, Int64, Shaped
 from torch import Tensor
 
 from cplsr.errors import InputError
-
-TURNS = 4
-"""0, 90, 180 and 270 degrees."""
+from cplsr.settings.training import TURNS
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.reservation.moments import ClassMoments, Statistics
+from cplsr.reservation.moments import ClassMoments
 from cplsr.reservation.symmetric import cholesky_factor, log_determinant
+from cplsr.settings.training import Shrinkage, Statistics
 from cplsr.tensor_file import read_tensors, write_tensors
 
 KIND = "cplsr class statistics 1"
-
-Shrinkage = Literal["none", "ledoit_wolf"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,11 @@ from cplsr.environment import cache_folder
 from cplsr.evaluation.cache import EmbeddingKey
 from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
-from cplsr.reservation.rotation import TURNS
 from cplsr.reservation.statistics import ClassGaussians
+from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.tensor_file import DamagedFileError
 from cplsr.training.base_images import BaseImages
 from cplsr.training.processes import Processes
-from cplsr.training.settings import TrainingSettings
 
 BATCH = 64
 _log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ def _compute(
     chosen = _chosen(images, settings.statistics_images)
     turns = TURNS if settings.sst else 1
     count = len(images.classes)
-    moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)  # type: ignore[arg-type]
+    moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     mine = processes.share(batches)
     if processes.first:
@@ -84,7 +83,7 @@ def _compute(
     parts = processes.gather(moments)
     for other in parts[1:]:
         parts[0].merge(other)
-    return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)  # type: ignore[arg-type]
+    return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)
 
 
 def _chosen(images: BaseImages, most: int | None) -> Int64[ndarray, "chosen"]:

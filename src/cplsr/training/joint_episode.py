@@ -14,6 +14,7 @@ from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, pro
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.reservation.pseudo_episodes import PseudoEpisode, numbered_generator
 from cplsr.reservation.rotation import split_rotated_episode
+from cplsr.settings.episodes import PrototypeKind
 from cplsr.training.base_images import BaseImages
 
 SPLITS = 2**32 + 2
@@ -53,7 +54,7 @@ def joint_loss(
     pseudo: PseudoEpisode | None,
     *,
     temperature: float,
-    prototype: str = "mean",
+    prototype: PrototypeKind = "mean",
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross-entropy of all queries, real and pseudo, over all 2N prototypes; and the accuracy of the real ones.
 
@@ -62,12 +63,12 @@ def joint_loss(
     """
     way = len(embeddings)
     support, query = embeddings[:, :shot], embeddings[:, shot:]
-    centers = prototypes(support, prototype)  # type: ignore[arg-type]
+    centers = prototypes(support, prototype)
     queries, targets = query.flatten(0, 1), query_targets(way, query.shape[1]).to(embeddings.device)
     real = len(queries)
     if pseudo is not None:
         more, asked = (part.to(embeddings) for part in (pseudo.support, pseudo.query))
-        centers = torch.cat([centers, prototypes(more, prototype)])  # type: ignore[arg-type]
+        centers = torch.cat([centers, prototypes(more, prototype)])
         queries = torch.cat([queries, asked.flatten(0, 1)])
         targets = torch.cat([targets, way + query_targets(*asked.shape[:2]).to(targets)])
     logits = cosine_logits(queries, centers, temperature)

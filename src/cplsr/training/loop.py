@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.base import Adapter
 from cplsr.adapters.coalescent import Coalescent
-from cplsr.adapters.kinds import accepts_option
+from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain
@@ -26,7 +26,7 @@ from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.files import only_writer
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream, numbered_generator
-from cplsr.reservation.rotation import TURNS
+from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.base_images import BaseImages, decoded_images
 from cplsr.training.base_statistics import base_gaussians
 from cplsr.training.joint_episode import EpisodePlan, plan_base_episode
@@ -34,7 +34,6 @@ from cplsr.training.monitor import Monitor
 from cplsr.training.objective import JointObjective, Objective, TrainingEpisode
 from cplsr.training.processes import Processes
 from cplsr.training.run_folder import RunFolder, RunState, git_commit
-from cplsr.training.settings import TrainingSettings
 from cplsr.training.validation import Validation, hold_out_classes
 
 SAVE_SECONDS = 15.0
@@ -95,7 +94,7 @@ def train(
         raise InputError("the backbone carries an adapter already: detach it before training another")
     base, val = _with_validation(base, val, settings)
     folder = RunFolder(Path(out))
-    options = dict(adapter_options or {})
+    options = check_options(adapter, adapter_options or {})
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
@@ -129,7 +128,7 @@ def _train(
         gaussians = base_gaussians(backbone, images, settings, processes=processes)
         pseudo = PseudoEpisodeStream(
             gaussians,
-            settings.pseudo_recipe(),
+            settings,
             seed=settings.seed,
             pool=settings.pseudo_episodes,
             online=settings.online,

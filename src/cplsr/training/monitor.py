@@ -11,8 +11,8 @@ from typing import Any
 
 from cplsr.evaluation.intervals import Interval
 from cplsr.progress import progress_bar
+from cplsr.settings.training import TrainingSettings
 from cplsr.training.run_folder import RunFolder, RunState
-from cplsr.training.settings import TrainingSettings
 
 LOG_SECONDS = 20.0
 _log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
+from cplsr.settings.episodes import PrototypeKind
 from cplsr.training.joint_episode import joint_loss
 
 Embed = Callable[..., Tensor]
@@ -70,7 +71,7 @@ class JointObjective(Objective):
 
     name = "cplsr"
 
-    def __init__(self, *, temperature: float, prototype: str) -> None:
+    def __init__(self, *, temperature: float, prototype: PrototypeKind) -> None:
         super().__init__()
         self.temperature, self.prototype = temperature, prototype
         self.options = {}

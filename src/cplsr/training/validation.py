@@ -18,11 +18,12 @@ from cplsr.errors import InputError
 from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.intervals import Interval, mean_interval
 from cplsr.reservation.pseudo_episodes import numbered_generator
-from cplsr.reservation.rotation import TURNS, split_rotated_episode
+from cplsr.reservation.rotation import split_rotated_episode
+from cplsr.settings.episodes import PrototypeKind
+from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.base_images import BaseImages
 from cplsr.training.joint_episode import SPLITS
 from cplsr.training.processes import Processes
-from cplsr.training.settings import TrainingSettings
 
 BATCH = 64
 HELD_OUT = 0.2
@@ -36,7 +37,7 @@ class Validation:
 
     images: BaseImages
     episodes: Episodes
-    prototype: str
+    prototype: PrototypeKind
 
     @classmethod
     def of(cls, images: BaseImages, settings: TrainingSettings) -> Validation:
@@ -67,7 +68,7 @@ class Validation:
     def accuracy(self, backbone: Backbone, processes: Processes) -> Interval:
         """Mean accuracy in percent with its interval; every image is embedded once, whatever the episodes."""
         vectors = self._embed(backbone, processes)
-        shares = episode_accuracies(vectors, self.episodes, prototype=self.prototype)  # type: ignore[arg-type]
+        shares = episode_accuracies(vectors, self.episodes, prototype=self.prototype)
         return mean_interval(100 * shares)
 
     def _embed(self, backbone: Backbone, processes: Processes) -> Float32[ndarray, "turned dim"]:

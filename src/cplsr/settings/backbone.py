@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
+from cplsr.declared import Declared, above, between
+
+Pooling = Literal["cls", "mean"]
+Precision = Literal["auto", "fp32", "bf16"]
+Channel = Annotated[float, between(-1000, 1000)]
+Spread = Annotated[float, above(0, 1000)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackboneArguments:
+@dataclass(frozen=True)
+class BackboneSettings(Declared):
     """Which frozen vision transformer, and how it is run."""
 
     backbone: str = "embedded"
     """Hub id, transformers folder, checkpoint file (.pth, .pt, .safetensors), or 'embedded'."""
-    image_size: int | None = None
+    image_size: Annotated[int, between(1, 4096)] | None = None
     """Pixels a side, a multiple of the patch size. Default: the adapter's, else the backbone's own."""
-    heads: int | None = None
+    heads: Annotated[int, between(1, 1024)] | None = None
     """Attention heads of a checkpoint file. Default: width / 64."""
-    mean: tuple[float, float, float] | None = None
+    mean: tuple[Channel, Channel, Channel] | None = None
     """Mean of the backbone's training images, red green blue. Default: what comes with it."""
-    std: tuple[float, float, float] | None = None
+    std: tuple[Spread, Spread, Spread] | None = None
     """Their standard deviation."""
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Pooling = "cls"
     """Embedding: class token after the final norm, or mean of the patch tokens."""
-    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     """Number format; auto is bf16 where the hardware multiplies it."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     antialias: bool = True
     """Antialias the interpolation of position embeddings (off: transformers' and DINO's own way)."""
-
-    def load(self, image_size: int | None = None) -> Backbone:
-        """Load the backbone; `image_size` stands in where none was given."""
-        from cplsr.backbones.load import load_backbone
-
-        return load_backbone(
-            self.backbone,
-            self.image_size or image_size,
-            heads=self.heads,
-            mean=self.mean,
-            std=self.std,
-            pooling=self.pooling,
-            device=self.device,
-            precision=self.precision,
-            antialias=self.antialias,
-        )

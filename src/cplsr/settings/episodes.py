@@ -1,0 +1,48 @@
+"""Episodes: how large they are, and on which of them a method is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cplsr.declared import Declared
+from cplsr.errors import InputError
+from cplsr.settings.numbers import DrawnEpisodes, Images, Seed, Way
+
+PrototypeKind = Literal["mean", "mean_of_normalized"]
+
+
+@dataclass(frozen=True)
+class EpisodeShape(Declared):
+    """N classes with K support and K_q query images each."""
+
+    way: Way = 5
+    """Classes in an episode (N)."""
+    shot: Images = 5
+    """Support images of each class (K)."""
+    query: Images = 15
+    """Query images of each class (K_q)."""
+
+
+@dataclass(frozen=True)
+class EpisodeSettings(Declared):
+    """Which episodes a method is measured on; the paper's by default."""
+
+    shots: tuple[Images, ...] = (1, 5)
+    """Support images of each class."""
+    way: Way = 5
+    """Classes in an episode."""
+    query: Images = 15
+    """Query images of each class."""
+    episodes: DrawnEpisodes = 5000
+    """Episodes of each target and shot."""
+    seed: Seed = 0
+    """Which episodes: the same seed on the same labels gives the same ones."""
+    prototype: PrototypeKind = "mean"
+    """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
+
+    def __post_init__(self) -> None:
+        """Refuse shots that stand twice."""
+        super().__post_init__()
+        if not self.shots or len(set(self.shots)) < len(self.shots):
+            raise InputError(f"shots are {list(self.shots)}: give at least one, each once")
