@@ -99,6 +99,16 @@ def test_an_interrupted_training_continues_to_the_same_student(teacher_file, pho
     assert level["done"] == 48  # where the rate began to fall: a longer training goes on from here
 
 
+@pytest.mark.parametrize("shape", [(6, 3), (3, 6), (5, 5)])
+def test_orthogonal_keeps_directions_and_evens_out_their_lengths(shape):
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+    made = u.T @ make_embedded.orthogonal(matrix) @ v.T
+    assert made.shape == (min(shape),) * 2
+    assert torch.allclose(made, made.diagonal().diag(), atol=1e-4)
+    assert ((made.diagonal() > 0.3) & (made.diagonal() < 1.3)).all()
+
+
 def test_ridge_and_prototypes_find_classes_that_lie_apart():
     labels = np.repeat(np.arange(6), 20)
     places = torch.nn.functional.one_hot(torch.from_numpy(labels), 8).float()[:, None].expand(-1, 4, -1)
