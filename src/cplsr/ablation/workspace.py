@@ -47,6 +47,7 @@ class Setup:
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
     pooling: str = "cls"
+    layers: tuple[int, ...] | None = None
     precision: str = "fp32"
     device: str = "auto"
     antialias: bool = True
@@ -73,6 +74,8 @@ class Setup:
         """The part that a run's figures depend on."""
         training_only = {"base", "val"} if run.frozen else set()
         content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
+        if self.layers is None:  # as in records of runs that are finished already
+            del content["layers"]
         content["shots"] = list(self.evaluation(run.settings).shots)
         content["way"] = run.settings.way
         content["prototype"] = run.settings.prototype
@@ -88,7 +91,7 @@ class Workspace:
     @cached_property
     def backbone(self) -> Backbone:
         """The frozen backbone; whoever puts an adapter on it takes it off again."""
-        names = ("image_size", "heads", "mean", "std", "pooling", "device", "precision", "antialias")
+        names = ("image_size", "heads", "mean", "std", "pooling", "layers", "device", "precision", "antialias")
         return load_backbone(self.setup.backbone, **{name: getattr(self.setup, name) for name in names})
 
     @cached_property

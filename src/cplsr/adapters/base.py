@@ -65,15 +65,6 @@ class Adapter(Points, ABC):
         return fingerprint_of({head + name: tensor for name, tensor in self.state_dict().items()})
 
 
-def chosen_layers(layers: tuple[int, ...] | list[int] | None, shape: Shape) -> tuple[int, ...]:
-    """The layers an adapter acts on: all, or the given ones in order; negative numbers count from the end."""
-    if layers is None:
-        return tuple(range(shape.layers))
-    if wrong := [layer for layer in layers if not -shape.layers <= layer < shape.layers]:
-        raise InputError(f"layers {wrong} do not exist; the backbone has {shape.layers}, counted from 0")
-    return tuple(sorted({layer % shape.layers for layer in layers}))
-
-
 def one_of(value: str, choices: tuple[str, ...], option: str) -> str:
     """Check a word against its choices."""
     if value not in choices:

@@ -23,8 +23,10 @@ class BackboneArguments:
     """Mean of the backbone's training images, red green blue. Default: what comes with it."""
     std: tuple[float, float, float] | None = None
     """Their standard deviation."""
-    pooling: Literal["cls", "mean"] = "cls"
-    """Embedding: class token after the final norm, or mean of the patch tokens."""
+    pooling: Literal["cls", "mean", "depth"] = "cls"
+    """Embedding: class token after the final norm, mean of the patch tokens, or both of every block, side by side."""
+    layers: tuple[int, ...] | None = None
+    """Blocks that --pooling depth reads, counted from 0, negative from the end. Default: all."""
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     """Number format; auto is bf16 where the hardware multiplies it."""
     device: str = "auto"
@@ -43,6 +45,7 @@ class BackboneArguments:
             mean=self.mean,
             std=self.std,
             pooling=self.pooling,
+            layers=self.layers,
             device=self.device,
             precision=self.precision,
             antialias=self.antialias,

@@ -44,8 +44,11 @@ class Export:
     """Mean of the backbone's training images, red green blue. Default: the adapter's, else what comes with it."""
     std: tuple[float, float, float] | None = None
     """Their standard deviation."""
-    pooling: Literal["cls", "mean"] | None = None
-    """Embedding: class token after the final norm, or mean of the patch tokens. Default: the adapter's, else cls."""
+    pooling: Literal["cls", "mean", "depth"] | None = None
+    """Embedding: class token after the final norm, mean of the patch tokens, or both of every block, side by side.
+    Default: the adapter's, else cls."""
+    layers: tuple[int, ...] | None = None
+    """Blocks that --pooling depth reads, counted from 0, negative from the end. Default: all."""
     antialias: bool = True
     """Antialias the interpolation of position embeddings, unless the adapter was trained without."""
 
@@ -107,6 +110,7 @@ def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str
         "mean": tuple(mean) if mean else None,
         "std": tuple(std) if std else None,
         "pooling": options.pooling or trained.get("pooling", "cls"),
+        "layers": options.layers or (None if options.pooling else trained.get("pooled_layers")),
         "antialias": options.antialias and trained.get("position_interpolation") != "bicubic",
     }
 
@@ -118,7 +122,7 @@ def _check(options: Export) -> None:
     if options.model is not None:
         if options.to != "onnx":
             raise InputError(f"a classifier was given (--model); it can be written --to onnx only, not {options.to}")
-        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling")
+        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers")
         if given := [name for name in brought if getattr(options, name) is not None]:
             raise InputError(f"--{given[0].replace('_', '-')} comes with the classifier of --model: leave it out")
     from cplsr.export.destination import check_free_checkpoint, check_free_file, check_free_folder

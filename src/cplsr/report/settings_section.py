@@ -97,7 +97,8 @@ def _training_facts(training: Training) -> list[tuple[str, str]]:
 def _backbone(backbone: Any) -> str:
     if not isinstance(backbone, Mapping):
         return ""
-    shape = {name: backbone.get(name) for name in ("layers", "heads", "dim", "patch_size", "image_size", "precision")}
+    names = ("layers", "heads", "dim", "patch_size", "image_size", "pooling", "pooled_layers", "precision")
+    shape = {name: backbone[name] for name in names if name in backbone}
     return f"{backbone.get('source', 'unknown')} ({_words(shape)}; {str(backbone.get('fingerprint', ''))[:12]})"
 
 

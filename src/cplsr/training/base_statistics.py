@@ -69,7 +69,7 @@ def _compute(
     chosen = _chosen(images, settings.statistics_images)
     turns = TURNS if settings.sst else 1
     count = len(images.classes)
-    moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)  # type: ignore[arg-type]
+    moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)  # type: ignore[arg-type]
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     mine = processes.share(batches)
     if processes.first:
