@@ -57,6 +57,20 @@ def test_the_embedded_backbone_is_found_again(support, tmp_path):
     )
 
 
+def test_depth_and_its_blocks_are_read_again(checkpoint_file, support, adapter_folder, tmp_path):
+    backbone = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=(1,))
+    classifier = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)
+    folder = classifier.save(tmp_path / "model")
+
+    loaded = FewShotClassifier.load(folder, workers=0)
+
+    assert loaded.embed(support).shape == (12, 128)
+    np.testing.assert_array_equal(loaded.predict_proba(support), classifier.predict_proba(support))
+    assert loaded.fingerprint == classifier.fingerprint
+    with pytest.raises(InputError, match=r"fitted with layers \[1\], but the backbone given has \[0, 1\]"):
+        FewShotClassifier.load(folder, backbone=load_backbone(checkpoint_file, heads=2, pooling="depth"))
+
+
 def test_a_backbone_that_moved(saved, checkpoint_file, support, tmp_path):
     classifier, folder = saved
     moved = checkpoint_file.rename(tmp_path / "elsewhere.safetensors")

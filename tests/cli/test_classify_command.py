@@ -198,7 +198,14 @@ def test_importing_the_commands_loads_nothing_heavy():
 
 @pytest.mark.parametrize(
     "words",
-    [["--adapter", "x"], ["--image-size", "64"], ["--pooling", "mean"], ["--heads", "3"], ["--mean", "0", "0", "0"]],
+    [
+        ["--adapter", "x"],
+        ["--image-size", "64"],
+        ["--pooling", "mean"],
+        ["--layers", "1"],
+        ["--heads", "3"],
+        ["--mean", "0", "0", "0"],
+    ],
 )
 def test_what_a_saved_model_has_settled_is_refused(tmp_path, capsys, words):
     (tmp_path / "q").mkdir()

@@ -219,3 +219,14 @@ def test_what_is_not_comparable_is_said():
     assert "another backbone (12 layers, 192 wide, 3 heads, patch 16; the paper's is ViT-S/16)" in other
     assert "paper: " not in other
     assert "paper: " not in shown(vit_s_results(way=3), 200)
+
+
+def test_depth_embeddings_of_some_blocks(tmp_path, model, images, capsys):
+    words = [*common(model), "--target", f"{images}", "--shots", "1", "--pooling", "depth"]
+    assert main([*words, "--layers", "0", "-1", "--out", str(tmp_path / "all.json")]) == 0
+    told = json.loads((tmp_path / "all.json").read_text())["settings"]["backbone"]
+    assert (told["pooling"], told["pooled_layers"]) == ("depth", [0, 1])
+    with pytest.raises(InputError, match=r"layers \[7\] do not exist; the backbone has 2"):
+        main([*words, "--layers", "7"])
+    with pytest.raises(InputError, match=r"layers \[1\] were given with pooling cls"):
+        main([*words[:-2], "--layers", "1"])

@@ -118,6 +118,13 @@ def test_frozen_with_options_of_its_own(tmp_path: Path, checkpoint_file, capsys)
     assert relative_error(again(images), wanted(images)) < 1e-5
 
 
+def test_depth_of_an_adapter_that_was_trained_on_the_class_token(tmp_path: Path, run_folder, checkpoint_file):
+    words = ["--adapter", str(run_folder), "--pooling", "depth", "--layers", "-1", "--to", "onnx"]
+    assert main([*words, "--out", str(tmp_path / "depth.onnx")]) == 0
+    with pytest.raises(InputError, match=r"layers \[5\] do not exist"):
+        main([*words[:5], "5", *words[6:], "--out", str(tmp_path / "other.onnx")])
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

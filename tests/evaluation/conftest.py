@@ -63,6 +63,17 @@ def backbone():
 
 
 @pytest.fixture
+def depth_backbone():
+    """The same weights, read at every block or at some."""
+
+    def make(layers=None):
+        colors = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+        return CountingBackbone(tiny_vit(), source="tiny", **colors, pooling="depth", layers=layers)
+
+    return make
+
+
+@pytest.fixture
 def counted():
     """A domain and the list of the images that were read from it, in this process."""
 

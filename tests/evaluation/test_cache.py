@@ -66,6 +66,7 @@ def test_an_image_listed_twice_is_found_twice(cache):
         ("adapter", "d" * 8),
         ("image_size", 32),
         ("pooling", "mean"),
+        ("pooled_layers", (0, 3)),
         ("position_interpolation", "bicubic"),
         ("precision", "bf16"),
         ("mean", (0.4, 0.5, 0.5)),
@@ -78,6 +79,25 @@ def test_another_model_shares_nothing(cache, field, value):
     known, _ = cache.read(dataclasses.replace(KEY, **{field: value}), NAMES, 8)
 
     assert not known.any()
+
+
+def test_keys_from_before_depth_pooling_still_name_the_same_folder():
+    assert KEY.folder_name == "94e660f7bbfcf755fea9647ec74a5c06"
+
+
+def test_depth_embeddings_take_half_the_bytes(cache):
+    key = dataclasses.replace(KEY, pooling="depth", pooled_layers=(0, 1))
+    rounded = VECTORS.astype(np.float16).astype(np.float32)
+    for each, vectors in ((KEY, VECTORS), (key, rounded)):
+        cache.write(each, NAMES, vectors)
+
+    known, vectors = cache.read(key, NAMES, 8)
+
+    assert known.all()
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, rounded)
+    sizes = [shards(cache, each)[0].stat().st_size for each in (KEY, key)]
+    assert sizes[0] - sizes[1] == pytest.approx(20 * 8 * 2, abs=8)  # the header names the formats
 
 
 def test_a_backbone_at_another_path_shares_everything(cache):

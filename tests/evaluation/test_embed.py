@@ -124,3 +124,40 @@ def test_only_some_rows(backbone, plain_domain):
 
     np.testing.assert_array_equal(part.vectors, embeddings.vectors[[2, 3, 10]])
     assert part.labels.tolist() == [2, 4, 5]
+
+
+def test_depth_embeddings_are_the_same_fresh_and_from_the_cache(depth_backbone, plain_domain, cache):
+    domain, frozen = plain_domain(images=30), depth_backbone()
+    pixels = torch.cat([batch.pixels for batch in decode(domain, 16, workers=0)])
+
+    without = embed_domain(frozen, domain, workers=0)
+    fresh, again = (embed_domain(frozen, domain, workers=0, cache=cache) for _ in range(2))
+    last = embed_domain(depth_backbone(layers=(1,)), domain, workers=0, cache=cache)
+
+    assert (fresh.new, again.new, last.new) == (30, 0, 30)
+    assert last.vectors.shape == (30, 32)
+    np.testing.assert_array_equal(fresh.vectors, without.vectors)
+    np.testing.assert_array_equal(fresh.vectors, again.vectors)
+    with torch.inference_mode():
+        np.testing.assert_allclose(fresh.vectors, frozen(pixels).numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_half_the_bytes_move_no_decision():
+    """Prototypes and queries of random embeddings as long as ViT-S/16's, classes as close as real ones."""
+    generator = np.random.default_rng(0)
+    centers = generator.normal(size=(5, 24, 384))
+    images = 0.12 * centers[:, None] + generator.normal(size=(5, 80, 24, 384))
+    images = (images / np.linalg.norm(images, axis=-1, keepdims=True)).reshape(5, 80, -1).astype(np.float32)
+
+    scores = []
+    for rounded in (images, images.astype(np.float16).astype(np.float32)):
+        prototypes, queries = rounded[:, :5].mean(axis=1), rounded[:, 5:].reshape(-1, 24 * 384)
+        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(prototypes, axis=1)
+        scores.append(queries @ prototypes.T / lengths)
+
+    best = np.sort(scores[0], axis=1)
+    margin = best[:, -1] - best[:, -2]
+    assert 0.3 < (scores[0].argmax(1) == np.repeat(np.arange(5), 75)).mean() < 1
+    assert np.abs(scores[1] - scores[0]).max() < 2e-5
+    np.testing.assert_array_equal((scores[1].argmax(1) != scores[0].argmax(1)) & (margin > 4e-5), False)
+    assert (scores[1].argmax(1) != scores[0].argmax(1)).sum() <= 1

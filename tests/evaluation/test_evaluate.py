@@ -208,3 +208,13 @@ def test_an_adapter_trained_otherwise_is_flagged(backbone, plain_domain, stored)
     results = evaluate(backbone, {"one": plain_domain()}, adapters=[("CP", path)], settings=SETTINGS, workers=0)
 
     assert results.flags == ("CP was trained with another image size than it is evaluated with: 16, not 24",)
+
+
+def test_an_adapter_trained_on_the_class_token_is_read_at_every_block(depth_backbone, plain_domain, stored):
+    path = stored("cp")
+
+    results = evaluate(depth_backbone(), {"one": plain_domain()}, adapters=[("CP", path)], settings=SETTINGS, workers=0)
+
+    assert results.flags == ("CP was trained with another pooling than it is evaluated with: cls, not depth",)
+    assert results.settings["backbone"]["pooled_layers"] == [0, 1]
+    assert results.row("CP", "one", 3).accuracy != results.row("frozen", "one", 3).accuracy

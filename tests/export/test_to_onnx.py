@@ -79,6 +79,20 @@ def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_
         assert relative_error(run(done.path, pixels), torch.stack(rows)) < 1e-4
 
 
+@pytest.mark.parametrize(("family", "kind", "layers"), [("vit", "soft_prompts", None), ("dinov3", "coalescent", [0])])
+def test_depth_embeddings_and_a_classifier_on_them(tmp_path: Path, all_families, family, kind, layers):
+    backbone = changed(load_backbone(all_families[family], pooling="depth", layers=layers), kind)
+    prototypes = torch.randn(3, backbone.embedding_dim, generator=torch.Generator().manual_seed(2))
+    head = PrototypeHead(("a", "b", "c"), prototypes, temperature=7.0)
+    images = torch.randn(5, 3, 32, 32)
+    embeddings = backbone(images).detach()
+    assert relative_error(run(export_onnx(backbone, tmp_path / "x.onnx").path, images), embeddings) < 1e-4
+    assert metadata(tmp_path / "x.onnx")["backbone"]["pooled_layers"] == (layers or [0, 1])
+    wanted = (7 * torch.cosine_similarity(embeddings[:, None], prototypes, dim=-1)).softmax(-1)
+    done = export_onnx(backbone, tmp_path / "y.onnx", head=head)
+    assert relative_error(run(done.path, images), wanted) < 1e-4
+
+
 def test_a_coalescent_projection_behind_a_rotary_position(tmp_path: Path, all_families):
     backbone = changed(load_backbone(all_families["dinov3"]), "coalescent")
     done = export_onnx(backbone, tmp_path / "x.onnx")

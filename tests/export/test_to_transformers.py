@@ -93,6 +93,20 @@ def test_every_family_and_adapter_in_a_process_without_cplsr(tmp_path: Path, all
         assert relative_error(result, embeddings) < 1e-5, job
 
 
+@pytest.mark.parametrize("family", ["vit", "dinov2_registers", "dinov3"])
+def test_the_readme_of_a_depth_embedding_is_code_that_gives_it(tmp_path: Path, all_families, family):
+    backbone = changed(load_backbone(all_families[family], pooling="depth"), "residual")
+    export_transformers(backbone, tmp_path / "out")
+    code = (tmp_path / "out" / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    images = torch.randn(2, 3, 32, 32)
+    code = code.replace("FOLDER", repr(str(tmp_path / "out"))).replace('Image.open("photo.jpg")', "")
+    code = code.replace('processor(images, return_tensors="pt")', '{"pixel_values": pixels}')
+    names = {"pixels": images}
+    exec(code, names)
+    assert relative_error(names["embedding"], backbone(images)) < 1e-5
+    assert f"({2 * 2 * 64} numbers for each image)" in code
+
+
 def test_the_folder_tells_how_to_use_it_and_where_it_comes_from(tmp_path: Path, backbone):
     changed(backbone, "coalescent")
     export_transformers(backbone, tmp_path / "out")

@@ -197,6 +197,20 @@ def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+def test_depth_embeddings_are_trained_on_without_pseudo_classes_only(checkpoint_file, tiny, tmp_path):
+    def go(name, layers=None, **changes):
+        backbone = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=layers)
+        return train(backbone, tiny, out=tmp_path / name, settings=replace(SETTINGS, **changes), workers=0)
+
+    for refused in ({}, {"pe": False, "layers": (0,)}):
+        with pytest.raises(InputError, match=r"only without pseudo-embeddings \(--no-pe\).* train with --pooling cls"):
+            go("refused", **refused)
+    assert not (tmp_path / "refused").exists()
+    go("run", pe=False)
+    assert read_adapter_info(tmp_path / "run").backbone["pooled_layers"] == [0, 1]
+    assert tensors(tmp_path / "run" / "last")
+
+
 def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
     from cplsr import attach
 

@@ -50,6 +50,8 @@ class Setup(SharedSettings):
         """The part that a run's figures depend on."""
         training_only = {"base", "val"} if run.frozen else set()
         content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
+        if self.layers is None:  # as in records of runs that are finished already
+            del content["layers"]
         content["shots"] = list(self.evaluation(run.settings).shots)
         content["way"] = run.settings.way
         content["prototype"] = run.settings.prototype

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -64,15 +63,6 @@ class Adapter(Points, ABC):
         """Fingerprint of the parameters; kind and options are part of the names."""
         head = f"{self.kind} {sorted(self.options.items())} "
         return fingerprint_of({head + name: tensor for name, tensor in self.state_dict().items()})
-
-
-def chosen_layers(layers: Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
-    """The layers an adapter acts on: all, or the given ones in order; negative numbers count from the end."""
-    if layers is None:
-        return tuple(range(shape.layers))
-    if wrong := [layer for layer in layers if not -shape.layers <= layer < shape.layers]:
-        raise InputError(f"layers {wrong} do not exist; the backbone has {shape.layers}, counted from 0")
-    return tuple(sorted({layer % shape.layers for layer in layers}))
 
 
 def seeded(seed: int) -> torch.Generator:

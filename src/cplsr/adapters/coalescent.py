@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cplsr.adapters.base import Adapter, Shape, chosen_layers, seeded
+from cplsr.adapters.base import Adapter, Shape, seeded
 from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.families import Block
 from cplsr.backbones.points import Points
+from cplsr.backbones.pooling import chosen_layers
 from cplsr.errors import InputError
 from cplsr.settings.numbers import Seed
 
@@ -53,7 +54,7 @@ class Coalescent(Adapter):
         self.C = nn.ParameterDict(
             {
                 str(layer): nn.Parameter(_start(heads, shape.head_dim, init, generator))
-                for layer in chosen_layers(layers, shape)
+                for layer in chosen_layers(layers, shape.layers)
             }
         )
 

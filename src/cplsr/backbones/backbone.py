@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from cplsr.backbones.families import Block, blocks_of, family_of, prefix_tokens
 from cplsr.backbones.fingerprint import fingerprint_of
 from cplsr.backbones.points import Points
+from cplsr.backbones.pooling import pool, pooled_layers
 from cplsr.backbones.positions import resize_positions
 from cplsr.errors import InputError
 from cplsr.records.parts import BackboneInfo
@@ -33,10 +34,11 @@ Between = Callable[[int, Tensor], Tensor]
 class Backbone(nn.Module):
     """A vision transformer whose own weights never train, with room for one adapter.
 
-    Calling it turns images (batch, 3, size, size) into embeddings (batch, dim) in float32 (float64 if its weights
-    are): the class token after the final norm, or with `pooling="mean"` the mean of the patch tokens. `uint8` images
-    are raw pixels and are normalized here with the backbone's own `mean` and `std`; floating-point images are taken
-    as normalized already.
+    Calling it turns images (batch, 3, size, size) into embeddings (batch, embedding_dim) in float32 (float64 if its
+    weights are): the class token after the final norm, with `pooling="mean"` the mean of the patch tokens, or with
+    `pooling="depth"` the unit class token and the unit mean of the patch tokens after each of `pooled_layers`, side by
+    side. `uint8` images are raw pixels and are normalized here with the backbone's own `mean` and `std`;
+    floating-point images are taken as normalized already.
 
     The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at named
     `Points` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token alone,
@@ -51,12 +53,11 @@ class Backbone(nn.Module):
         mean: tuple[float, float, float],
         std: tuple[float, float, float],
         pooling: str = "cls",
+        layers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         config: Any = model.config
         self.family = family_of(config, source)
-        if pooling not in ("cls", "mean"):
-            raise InputError(f"pooling {pooling!r} is not known: give cls or mean")
         self.model = model
         self.source = source
         self.mean, self.std = mean, std
@@ -65,6 +66,7 @@ class Backbone(nn.Module):
         self.heads: int = config.num_attention_heads
         self.head_dim = self.dim // self.heads
         self.layers: int = config.num_hidden_layers
+        self.pooled_layers = pooled_layers(pooling, layers, self.layers)
         self.patch_size = _one_side(config.patch_size)
         self.image_size = _one_side(config.image_size)
         self.position_interpolation = "none"
@@ -96,6 +98,11 @@ class Backbone(nn.Module):
         return self.prefix + self.patches
 
     @property
+    def embedding_dim(self) -> int:
+        """How many numbers an embedding has; `dim` is the width of a token."""
+        return self.dim * len(self.pooled_layers) * (2 if self.pooling == "depth" else 1)
+
+    @property
     def blocks(self) -> list[Block]:
         """The transformer blocks, first to last."""
         return blocks_of(self.model, self.family)
@@ -123,6 +130,8 @@ class Backbone(nn.Module):
         """What a run, a result or a stored adapter should tell of its backbone."""
         names = ("source", "fingerprint", "dim", "heads", "layers", "patch_size", "image_size", "pooling")
         told = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
+        if self.pooling == "depth":
+            told["pooled_layers"] = self.pooled_layers
         return cast(BackboneInfo, {**told, "mean": self.mean, "std": self.std})
 
     def weights_fingerprint(self) -> str:
@@ -180,7 +189,7 @@ class Backbone(nn.Module):
         widest = 4 * self.dim * self.tokens * self.dtype.itemsize
         return max(1, round(CACHE_BYTES / widest))
 
-    def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch dim"]:
+    def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch embedding_dim"]:
         """Embed a batch of images.
 
         between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole batch
@@ -196,18 +205,20 @@ class Backbone(nn.Module):
 
     def _embed(self, images: Tensor, blocks: list[Block], points: Points, between: Between | None = None) -> Tensor:
         tokens, rotation = self._start(images)
-        for layer, block in enumerate(blocks):
+        norm, last, parts = self.model.get_submodule(self.family.final_norm), self.pooled_layers[-1], []
+        for layer, block in enumerate(blocks[: last + 1]):
             if between is not None:
                 tokens = between(layer, tokens)
-            rows = 1 if self.pooling == "cls" and layer == len(blocks) - 1 else None
+            rows = 1 if self.pooling == "cls" and layer == last else None
             if self.checkpointing and torch.is_grad_enabled():
                 tokens = checkpoint(
                     _run_block, block, points, layer, tokens, self.heads, rotation, rows, use_reentrant=False
                 )
             else:
                 tokens = _run_block(block, points, layer, tokens, self.heads, rotation, rows)
-        pooled = self._pool(tokens)
-        return pooled if pooled.dtype == torch.float64 else pooled.float()
+            if layer in self.pooled_layers:
+                parts.append(pool(tokens, norm, self.patches, self.pooling))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
         """The attention of one block, softmax included: row i says where token i looks."""
@@ -232,12 +243,6 @@ class Backbone(nn.Module):
         tokens: Tensor = self.model.get_submodule("embeddings")(x)
         rotation: Rotation | None = self.model.get_submodule("rope_embeddings")(x) if self.rotary else None
         return tokens, rotation
-
-    def _pool(self, tokens: Tensor) -> Tensor:
-        norm = self.model.get_submodule(self.family.final_norm)
-        if self.pooling == "cls":
-            return norm(tokens[:, 0])
-        return norm(tokens[:, -self.patches :]).mean(dim=1)
 
     def _check(self, images: Tensor) -> None:
         wanted = f"(batch, 3, {self.image_size}, {self.image_size})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -39,6 +39,7 @@ def load_backbone(
     mean: Color | None = None,
     std: Color | None = None,
     pooling: str = "cls",
+    layers: Sequence[int] | None = None,
     device: str = "cpu",
     precision: str = "fp32",
     antialias: bool = True,
@@ -50,7 +51,9 @@ def load_backbone(
     image_size: any multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
     heads: only for checkpoint files, whose shapes do not show it. Default: width / 64.
     mean, std: of the training images, per color; default: what comes with the model.
-    pooling: `cls`, the class token after the final norm, or `mean`, of the patch tokens.
+    pooling: `cls`, the class token after the final norm, `mean`, of the patch tokens, or `depth`, the unit class token
+        and the unit mean of the patch tokens of every block.
+    layers: only for `depth`: some of the blocks, counted from 0, negative from the end.
     precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
     antialias: of the position interpolation; `False` is transformers' and DINO's own way.
     """
@@ -61,7 +64,7 @@ def load_backbone(
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
     _own_weights(model)
-    backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling)
+    backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling, layers=layers)
     if image_size is not None:
         backbone.resize(image_size, antialias=antialias)
     if number_format == "bf16":

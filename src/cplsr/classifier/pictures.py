@@ -124,15 +124,15 @@ def _pixel_batches(
 
 def _embed(backbone: Backbone, indices: Int64[ndarray, "images"], pixels: Tensor) -> Float32[ndarray, "images dim"]:
     if len(pixels) == 0:
-        return np.empty((0, backbone.dim), dtype=np.float32)
+        return np.empty((0, backbone.embedding_dim), dtype=np.float32)
     return embed_pixels(backbone, pixels, lambda row: f"image {indices[row]}")
 
 
 def _given_embeddings(backbone: Backbone, vectors: ndarray) -> Embedded:
-    if vectors.shape[1] != backbone.dim:
+    if vectors.shape[1] != backbone.embedding_dim:
         raise InputError(
             f"embeddings of {vectors.shape[1]} numbers were given, but those of {backbone.source!r} have "
-            f"{backbone.dim}: embed the images with that backbone, or give the images themselves"
+            f"{backbone.embedding_dim}: embed the images with that backbone, or give the images themselves"
         )
     if not np.isfinite(vectors).all():
         raise InputError("an embedding holds nan or infinity: leave that image out")

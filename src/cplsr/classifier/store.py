@@ -164,6 +164,7 @@ def _load_backbone(folder: Path, info: ClassifierInfo, given: str | Path | Backb
                 mean=wanted["mean"],
                 std=wanted["std"],
                 pooling=wanted["pooling"],
+                layers=wanted.get("pooled_layers"),
                 device=device,
                 precision=wanted["precision"],
                 antialias=wanted["position_interpolation"] != "bicubic",
@@ -193,9 +194,11 @@ def _check_same(backbone: Backbone, wanted: BackboneInfo, folder: Path) -> None:
             f"{backbone.source!r}: give the same backbone, or fit again"
         )
     found = backbone.description()
-    for name in ("image_size", "pooling", "mean", "std"):
-        if found[name] != wanted[name]:
+    for name in ("image_size", "pooling", "pooled_layers", "mean", "std"):
+        given, fitted = found.get(name), wanted.get(name)
+        if given != fitted:
+            option = name.removeprefix("pooled_")
             raise InputError(
-                f"the classifier {folder} was fitted with {name} {wanted[name]}, but the backbone given has "
-                f"{found[name]}: load it with {name}={wanted[name]!r}"
+                f"the classifier {folder} was fitted with {option} {fitted}, but the backbone given has {given}: load "
+                f"it with {option}={fitted!r}"
             )

@@ -45,9 +45,10 @@ def info() -> None:
     total = sum(model.bytes for model in models)
     console.print(f"embeddings in {cache.folder}: {_size(total)}", highlight=False, markup=False)
     if models:
-        table = Table("backbone", "adapter", "pixels", "precision", "images", "files", "size")
+        table = Table("backbone", "adapter", "pooling", "pixels", "precision", "images", "files", "size")
         for model in models:
-            known = [str(model.settings.get(name, "?")) for name in ("source", "adapter", "image_size", "precision")]
+            names = ("source", "adapter", "pooling", "image_size", "precision")
+            known = [str(model.settings.get(name, "?")) for name in names]
             known[1] = known[1] if known[1] in ("frozen", "?") else known[1][:8]
             table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
         console.print(table)

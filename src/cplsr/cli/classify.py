@@ -24,7 +24,7 @@ AUTO = "auto"
 SHOWN = 20
 
 
-MODELS_OWN = ("adapter", "image_size", "heads", "mean", "std", "pooling", "precision", "antialias")
+MODELS_OWN = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers", "precision", "antialias")
 """Options that a saved classifier has settled."""
 
 

@@ -40,7 +40,8 @@ class Export(BackboneSettings):
     backbone: str | None = None  # type: ignore[assignment]
     """Hub id, transformers folder, checkpoint file or 'embedded'. Default: what the adapter names, else 'embedded'."""
     pooling: Pooling | None = None  # type: ignore[assignment]
-    """Embedding: class token after the final norm, or mean of the patch tokens. Default: the adapter's, else cls."""
+    """Embedding: class token after the final norm, mean of the patch tokens, or both of every block, side by side.
+    Default: the adapter's, else cls."""
     precision: tyro.conf.Suppress[Precision] = "fp32"
     """Always."""
     device: tyro.conf.Suppress[str] = "cpu"
@@ -104,6 +105,7 @@ def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str
         "mean": tuple(mean) if mean else None,
         "std": tuple(std) if std else None,
         "pooling": options.pooling or trained.get("pooling", "cls"),
+        "layers": options.layers or (None if options.pooling else trained.get("pooled_layers")),
         "antialias": options.antialias and trained.get("position_interpolation") != "bicubic",
     }
 
@@ -115,7 +117,7 @@ def _check(options: Export) -> None:
     if options.model is not None:
         if options.to != "onnx":
             raise InputError(f"a classifier was given (--model); it can be written --to onnx only, not {options.to}")
-        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling")
+        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers")
         if given := [name for name in brought if getattr(options, name) is not None]:
             raise InputError(f"--{given[0].replace('_', '-')} comes with the classifier of --model: leave it out")
     from cplsr.export.destination import check_free_checkpoint, check_free_file, check_free_folder

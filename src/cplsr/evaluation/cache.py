@@ -14,10 +14,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Bool, Float, Float32, UInt8
 from numpy import ndarray
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
@@ -49,6 +49,8 @@ class EmbeddingKey:
     precision: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    pooled_layers: tuple[int, ...] = ()
+    """With `depth` pooling, which blocks."""
     source: str = ""
     """Where the backbone came from: told by `cplsr cache info`, and no part of the key."""
 
@@ -64,14 +66,22 @@ class EmbeddingKey:
             precision=backbone.precision,
             mean=tuple(backbone.mean),
             std=tuple(backbone.std),
+            pooled_layers=backbone.pooled_layers if backbone.pooling == "depth" else (),
             source=backbone.source,
         )
+
+    @property
+    def number_format(self) -> type[np.floating[Any]]:
+        """What embeddings are rounded to: depth embeddings, which are long and of length one, to half the bytes."""
+        return np.float16 if self.pooling == "depth" else np.float32
 
     @property
     def folder_name(self) -> str:
         """Hash of the key."""
         parts = {**asdict(self), "preprocessing": PREPROCESSING}
         del parts["source"]
+        if not self.pooled_layers:  # as before there was depth pooling, so that what is cached stays known
+            del parts["pooled_layers"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -115,7 +125,9 @@ class EmbeddingCache:
 
     def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
         """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
-        content = tensor_bytes({"images": _digests(identities), "embeddings": np.ascontiguousarray(vectors)})
+        content = tensor_bytes(
+            {"images": _digests(identities), "embeddings": np.ascontiguousarray(vectors, key.number_format)}
+        )
         folder = self.folder / key.folder_name
         try:
             if not (folder / SETTINGS).is_file():
@@ -139,7 +151,7 @@ class EmbeddingCache:
         return size
 
 
-def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float32[ndarray, "images dim"]] | None:
+def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float[ndarray, "images dim"]] | None:
     """Identities' digests and embeddings of a shard; `None`, and the file removed, where it is damaged."""
     try:
         content = file.read_bytes()

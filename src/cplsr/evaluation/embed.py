@@ -169,10 +169,10 @@ class _Share:
         self._backbone, self._domain, self._model, self._cache = backbone, domain, model, cache
         with model():
             self._key = EmbeddingKey.of(backbone)
-        self._vectors = np.empty((len(domain), backbone.dim), dtype=np.float32)
+        self._vectors = np.empty((len(domain), backbone.embedding_dim), dtype=np.float32)
         self._known = np.zeros(len(domain), dtype=bool)
         if cache is not None:
-            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.dim)
+            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.embedding_dim)
         self.missing = ~self._known
         self._unkept: list[int] = []
 
@@ -192,9 +192,10 @@ class _Share:
 
     def _take(self, indices: Int64[ndarray, "batch"], pixels: Tensor) -> None:
         domain = self._domain
-        self._vectors[indices] = embed_pixels(
+        vectors = embed_pixels(
             self._backbone, pixels, lambda row: f"{domain.image_name(int(indices[row]))} in {domain.name}"
         )
+        self._vectors[indices] = vectors.astype(self._key.number_format)  # now what the cache gives back later
         self._known[indices] = True
         self._unkept.extend(indices.tolist())
         if len(self._unkept) >= IMAGES_PER_SHARD:

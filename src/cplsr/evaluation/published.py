@@ -202,6 +202,9 @@ def _not_comparable(results: Results) -> str | None:
     ways = {row.way for row in results.rows}
     if ways != {WAY}:
         return f"they are {WAY}-way, these {', '.join(f'{way}-way' for way in sorted(ways))}"
+    pooling = results.settings.get("backbone", {}).get("pooling", "cls")
+    if pooling != "cls":
+        return f"they stand on the class token of the last block, these on {pooling} pooling"
     return another_backbone(results)
 
 

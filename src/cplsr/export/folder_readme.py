@@ -25,8 +25,8 @@ processor = AutoImageProcessor.from_pretrained(FOLDER)
 model = AutoModel.from_pretrained(FOLDER{options}).eval()
 images = [Image.open("photo.jpg")]
 with torch.no_grad():
-    output = model(**processor(images, return_tensors="pt"))
-embedding = {embedding}  # ({dim} numbers for each image)
+    output = model(**processor(images, return_tensors="pt"){output_options})
+{embedding}  # ({dim} numbers for each image)
 ```
 {pooler}
 
@@ -65,10 +65,9 @@ def folder_readme(plain: Backbone, told: dict[str, Any]) -> str:
         image_size=size,
         what=_what(told),
         options=", add_pooling_layer=False" if with_pooler else "",
-        embedding="output.last_hidden_state[:, 0]"
-        if plain.pooling == "cls"
-        else f"output.last_hidden_state[:, -{plain.patches}:].mean(dim=1)",
-        dim=plain.dim,
+        output_options=", output_hidden_states=True" if plain.pooling == "depth" else "",
+        embedding=_embedding(plain),
+        dim=plain.embedding_dim,
         pooler="There is no pooler: without `add_pooling_layer=False` transformers makes up a random one, so that "
         "`pooler_output` means nothing."
         if with_pooler
@@ -81,6 +80,21 @@ def folder_readme(plain: Backbone, told: dict[str, Any]) -> str:
         std=list(plain.std),
         processor=_processor(resized, size, margin),
         origin=_origin(told),
+    )
+
+
+def _embedding(plain: Backbone) -> str:
+    """Code that reads the embedding from `output`."""
+    if plain.pooling == "cls":
+        return "embedding = output.last_hidden_state[:, 0]"
+    mean = f"[:, -{plain.patches}:].mean(dim=1)"
+    if plain.pooling == "mean":
+        return f"embedding = output.last_hidden_state{mean}"
+    return (
+        "# the class token and the mean of the patches after each block, each after the final norm and of length one\n"
+        f"blocks = [*map(model.{plain.family.final_norm}, output.hidden_states[1:-1]), output.last_hidden_state]\n"
+        f"parts = [part for i in {list(plain.pooled_layers)} for part in (blocks[i][:, 0], blocks[i]{mean})]\n"
+        "embedding = torch.cat([torch.nn.functional.normalize(part, dim=-1) for part in parts], dim=-1)"
     )
 
 

@@ -117,11 +117,11 @@ def _require_onnx() -> None:
 def _check_head(backbone: Backbone, head: PrototypeHead | None) -> None:
     if head is None:
         return
-    wanted = (len(head.classes), backbone.dim)
+    wanted = (len(head.classes), backbone.embedding_dim)
     if tuple(head.prototypes.shape) != wanted or not head.classes:
         raise InputError(
             f"prototypes have the shape {tuple(head.prototypes.shape)}; {len(head.classes)} classes and embeddings of "
-            f"{backbone.dim} numbers want {wanted}"
+            f"{backbone.embedding_dim} numbers want {wanted}"
         )
 
 

@@ -101,7 +101,10 @@ def _architecture(plain: Backbone) -> dict[str, Any]:
 
 
 def _compare(file: Path, source: Backbone) -> float:
-    again = load_backbone(file, heads=source.heads, mean=source.mean, std=source.std, pooling=source.pooling)
+    layers = source.pooled_layers if source.pooling == "depth" else None
+    again = load_backbone(
+        file, heads=source.heads, mean=source.mean, std=source.std, pooling=source.pooling, layers=layers
+    )
     images = probe_images(source, 2)
     eps = source.model.config.layer_norm_eps  # type: ignore[union-attr]
     what = "the checkpoint" if eps == LAYER_NORM_EPS else f"the checkpoint, read with layer_norm_eps 1e-6, not {eps},"

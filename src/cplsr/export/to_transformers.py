@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.pooling import pool
 from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.export.destination import check_free_folder
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
@@ -86,6 +87,9 @@ def _compare(folder: Path, source: Backbone) -> float:
         model = AutoModel.from_pretrained(folder).eval()
     images = probe_images(source, 2)
     with torch.inference_mode():
-        hidden: Tensor = model(images).last_hidden_state
-        result = hidden[:, 0] if source.pooling == "cls" else hidden[:, -source.patches :].mean(dim=1)
+        output = model(images, output_hidden_states=True)
+        norm = model.get_submodule(source.family.final_norm)
+        normed = [*map(norm, output.hidden_states[1:-1]), output.last_hidden_state]
+        parts = [pool(normed[layer], nn.Identity(), source.patches, source.pooling) for layer in source.pooled_layers]
+        result = torch.cat(parts, dim=-1)
         return checked_difference(result, source(images), TOLERANCE, f"the folder, opened by {type(model).__name__},")

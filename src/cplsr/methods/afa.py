@@ -63,7 +63,7 @@ class AdversarialAugmentation(Objective):
             raise InputError(f"afa acts between blocks, and {backbone.source!r} has only one: give a deeper backbone")
         shape = (len(self.layers), backbone.dim)
         self.scale, self.shift = (nn.Parameter(torch.full(shape, value)) for value in self.start)
-        self.discriminator = discriminator(backbone.dim, torch.Generator().manual_seed(0))
+        self.discriminator = discriminator(backbone.embedding_dim, torch.Generator().manual_seed(0))
 
     def loss(
         self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None

@@ -61,7 +61,7 @@ class StyleAdversary(Objective):
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Where styles are changed, and the global classifier: small weights, as with none a style has no gradient."""
         self.layers, self.prefix = stages(backbone.layers), -backbone.patches
-        self.classifier = skip_init(nn.Linear, backbone.dim, classes)
+        self.classifier = skip_init(nn.Linear, backbone.embedding_dim, classes)
         nn.init.zeros_(self.classifier.bias)
         nn.init.normal_(self.classifier.weight, std=START, generator=torch.Generator().manual_seed(0))
 

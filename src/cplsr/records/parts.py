@@ -35,6 +35,7 @@ class BackboneInfo(TypedDict):
     patch_size: Count
     image_size: Count
     pooling: str
+    pooled_layers: NotRequired[tuple[int, ...]]
     position_interpolation: NotRequired[str]
     precision: NotRequired[str]
     mean: NotRequired[Color]

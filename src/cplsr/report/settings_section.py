@@ -95,7 +95,8 @@ def _training_facts(about: TrainingRun) -> list[tuple[str, str]]:
 def _backbone(backbone: BackboneInfo | None) -> str:
     if backbone is None:
         return ""
-    shape = {name: backbone.get(name) for name in ("layers", "heads", "dim", "patch_size", "image_size", "precision")}
+    names = ("layers", "heads", "dim", "patch_size", "image_size", "pooling", "pooled_layers", "precision")
+    shape = {name: backbone.get(name) for name in names if name in backbone}
     return f"{backbone['source']} ({_words(shape)}; {backbone['fingerprint'][:12]})"
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cplsr.declared import Declared, above, between
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "depth"]
 Precision = Literal["auto", "fp32", "bf16"]
 Channel = Annotated[float, between(-1000, 1000)]
 Spread = Annotated[float, above(0, 1000)]
@@ -28,7 +28,9 @@ class BackboneSettings(Declared):
     std: tuple[Spread, Spread, Spread] | None = None
     """Their standard deviation."""
     pooling: Pooling = "cls"
-    """Embedding: class token after the final norm, or mean of the patch tokens."""
+    """Embedding: class token after the final norm, mean of the patch tokens, or both of every block, side by side."""
+    layers: tuple[Annotated[int, between(-1000, 1000)], ...] | None = None
+    """Blocks that --pooling depth reads, counted from 0, negative from the end. Default: all."""
     precision: Precision = "fp32"
     """Number format; auto is bf16 where the hardware multiplies it."""
     device: str = "auto"

@@ -68,7 +68,7 @@ def _compute(
     chosen = _chosen(images, settings.statistics_images)
     turns = TURNS if settings.sst else 1
     count = len(images.classes)
-    moments = ClassMoments(turns * count, backbone.dim, statistics=settings.statistics)
+    moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     mine = processes.share(batches)
     if processes.first:

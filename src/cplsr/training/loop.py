@@ -98,6 +98,7 @@ def train(
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
+    _check_depth(backbone, settings, objective)
     description = _describe(backbone, base, val, adapter, options, settings, objective, processes)
     with only_writer(folder.path) if processes.first else nullcontext():
         begun = folder.begin({**description, "command": command}, resume=resume) if processes.first else None
@@ -328,6 +329,17 @@ def _change(adapter: Adapter) -> dict[str, float] | None:
         str(layer): (C.detach() - torch.eye(C.shape[-1], device=C.device)).norm().item()
         for layer, C in adapter.projections().items()
     }
+
+
+def _check_depth(backbone: Backbone, settings: TrainingSettings, objective: Objective) -> None:
+    """Refuse what depth embeddings are too long for, and losses that change tokens behind blocks already read."""
+    own = isinstance(objective, JointObjective) and not settings.pe
+    if backbone.pooling == "depth" and not (own and backbone.layers - 1 in backbone.pooled_layers):
+        raise InputError(
+            f"depth embeddings of {backbone.embedding_dim} numbers can be trained on only without pseudo-embeddings "
+            "(--no-pe), by CPLSR's own loss, with the last block among --layers: train with --pooling cls, and "
+            "evaluate the adapter with --pooling depth"
+        )
 
 
 def _with_validation(base: Domain, val: Domain | None, settings: TrainingSettings) -> tuple[Domain, Domain]:

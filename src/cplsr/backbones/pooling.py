@@ -1,0 +1,57 @@
+"""From the tokens after a block to the numbers of an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from cplsr.errors import InputError
+from cplsr.settings.backbone import Pooling
+
+
+def pooled_layers(pooling: str, layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """Numbers of the blocks that an embedding is read from: the last one, or with `depth` all or the chosen ones."""
+    if pooling not in get_args(Pooling):
+        raise InputError(f"pooling {pooling!r} is not known: give cls, mean or depth")
+    if pooling == "depth":
+        return chosen_layers(layers, count)
+    if layers is not None:
+        raise InputError(f"layers {list(layers)} were given with pooling {pooling}: only depth reads other blocks")
+    return (count - 1,)
+
+
+def chosen_layers(layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """All of `count` blocks, or the given ones, each once, first to last; negative numbers count from the end."""
+    if layers is None:
+        return tuple(range(count))
+    if not layers:
+        raise InputError(f"layers is empty: give numbers from 0 to {count - 1}, or leave it out for all")
+    if wrong := [layer for layer in layers if not -count <= layer < count]:
+        raise InputError(f"layers {wrong} do not exist; the backbone has {count}, counted from 0")
+    return tuple(sorted({layer % count for layer in layers}))
+
+
+def pool(
+    tokens: Float[Tensor, "batch tokens dim"], norm: nn.Module, patches: int, pooling: str
+) -> Float[Tensor, "batch numbers"]:
+    """What one block says of an image, in float32 at least; the class token stands first, the patch tokens last.
+
+    `cls`: N(t)[class]. `mean`: mean of N(t) over the patches. `depth`: both, each scaled to length one. Of several
+    ways to the mean of all normed patches writing them out is the fastest on a CPU, by torch's own layer norm.
+    """
+    if pooling == "cls":
+        return _wide(norm(tokens[:, 0]))
+    if pooling == "mean":
+        return _wide(norm(tokens[:, -patches:]).mean(dim=1))
+    normed = norm(tokens)
+    parts = (normed[:, 0], normed[:, -patches:].mean(dim=1))
+    return torch.cat([normalize(_wide(part), dim=-1) for part in parts], dim=-1)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
