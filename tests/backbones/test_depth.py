@@ -145,7 +145,7 @@ def test_bf16_is_near_fp32_and_of_length_one(checkpoint_file: Path):
 
 def test_the_description_names_the_blocks(checkpoint_file: Path):
     told = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=(-1,)).description()
-    assert (told["pooling"], told["pooled_layers"], told["layers"]) == ("depth", [1], 2)
+    assert (told["pooling"], told["pooled_layers"], told["layers"]) == ("depth", (1,), 2)
     assert "pooled_layers" not in load_backbone(checkpoint_file, heads=2).description()
 
 
