@@ -291,7 +291,7 @@ def test_a_narrow_screen_gets_a_table_for_each_shot(recipe, tmp_path, monkeypatc
         ('[rows."A"]', "no target"),
         ('target = ["digits"]\n[rows."A"]', "no base domain"),
         ('target = ["digits"]\nbase = "digits"\nseeds = []\n[rows."A"]', "seeds are []"),
-        ('tune_rates = ["x"]', "tuple"),
+        ('tune_rates = ["x"]', "tune_rates is ['x']: a number was wanted, not text"),
     ],
 )
 def test_a_wrong_recipe_is_a_sentence(tmp_path, capsys, text, words):

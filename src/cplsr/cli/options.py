@@ -18,5 +18,5 @@ def parse(cls: type[Options], verb: str, words: Sequence[str], said: Mapping[str
     Nothing is checked before the words and the recipe are put together: one may put right what the other lacks.
     """
     free: Any = type(cls.__name__, (cls,), {"__post_init__": lambda self: None, "__doc__": cls.__doc__})
-    default = {} if said is None else {"default": free(**said)}
+    default = {"default": free(**said)} if said else {}
     return cls(**vars(tyro.cli(free, args=words, prog=f"cplsr {verb}", **default)))
