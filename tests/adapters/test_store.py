@@ -129,7 +129,13 @@ def _future(folder: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
 
 
-@pytest.mark.parametrize("spoil", [_cut, _remove_tensors, _no_json, _no_kind, _future])
+def _no_seed(folder: Path) -> None:
+    file = folder / "adapter.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "options": {**content["options"], "seed": None}}))
+
+
+@pytest.mark.parametrize("spoil", [_cut, _remove_tensors, _no_json, _no_kind, _future, _no_seed])
 def test_damage_gets_a_sentence(adapted: Backbone, tmp_path: Path, spoil):
     save_adapter(adapted, tmp_path / "a")
     detach(adapted)

@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 
 from cplsr.backbones.checkpoint_keys import read_architecture, to_checkpoint_keys, translate, unwrap
 from cplsr.backbones.load import load_backbone
+from cplsr.errors import InputError
 
 PLAIN = random_checkpoint(dim=64, layers=2, patch=8, image=32)
 
@@ -63,3 +64,20 @@ def test_distillation_and_register_tokens(tmp_path, extra, model_type, prefix):
 def test_containers_and_prefixes_are_unwrapped():
     wrapped = {"model": {"module": 1, "state_dict": {f"_orig_mod.module.{name}": t for name, t in PLAIN.items()}}}
     assert unwrap(wrapped).keys() == PLAIN.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        ("blocks.0.attn.qkv.weight", torch.zeros(2, 64), r"qkv.weight has the shape \[2, 64\]; 192 rows"),
+        ("blocks.1.attn.qkv.weight", torch.zeros(190, 64), "192 rows"),
+        ("blocks.1.attn.qkv.bias", torch.tensor(1.0), r"qkv.bias has the shape \[\]"),
+        ("pos_embed", torch.zeros(17), "3 dimensions were wanted"),
+        ("blocks.0.mlp.fc1.weight", torch.zeros(0, 64), "fc1.weight has the shape"),
+        ("blocks.900000000.norm1.weight", torch.zeros(64), "some are missing"),
+    ],
+)
+def test_what_was_cut_is_a_sentence(tmp_path, name, tensor, sentence):
+    save_file({**PLAIN, name: tensor}, tmp_path / "vit_cut.safetensors")
+    with pytest.raises(InputError, match=sentence):
+        load_backbone(tmp_path / "vit_cut.safetensors")

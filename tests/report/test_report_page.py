@@ -1,5 +1,8 @@
 """The page: complete, self-contained, the same every time, and deaf to hostile names."""
 
+import base64
+import hashlib
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -169,3 +172,13 @@ def test_a_hundred_classes_stay_small(tmp_path):
     write_report([tmp_path / "r.json"], tmp_path / "r.html")
     assert (tmp_path / "r.html").stat().st_size < 500_000
     assert "the lowest 40 of 100" in " ".join(read(tmp_path / "r.html").text)
+
+
+def test_a_browser_may_run_the_pages_own_script_and_fetch_nothing(everything, tmp_path):
+    write_report([everything], tmp_path / "r.html")
+    content = (tmp_path / "r.html").read_text(encoding="utf-8")
+    policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', content)[1])
+    script = re.search(r"<script>(.*)</script>", content, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")

@@ -36,7 +36,7 @@ class AdapterInfo:
         """Refuse formats of later versions, and a shot that is none."""
         if self.format != _FORMAT:
             raise ValueError(f"its format is {self.format}, this version reads {_FORMAT}: update cplsr")
-        fit(self.shot, int | None, "info.shot")
+        fit(self.info.get("shot"), int | None, "info.shot")
 
     @property
     def shot(self) -> int | None:

@@ -18,7 +18,7 @@ def public_path(path: Path | str) -> str:
     place, here = Path(path).resolve(), Path.cwd()
     if place != here and place.is_relative_to(here):
         return place.relative_to(here).as_posix()
-    return "/".join(place.parts[1:][-2:])
+    return "/".join(place.parts[1:][-2:]) or place.anchor
 
 
 def public_command(words: list[str]) -> str:

@@ -158,7 +158,7 @@ def git_commit() -> str | None:
 
 def _differences(old: TrainingRun, new: TrainingRun) -> list[str]:
     """Settings that decide the result and are not the same, as `name: old, now new`."""
-    told, fresh = old.to_json(), json.loads(json.dumps(new.to_json()))
+    told, fresh = (json.loads(json.dumps(run.to_json())) for run in (old, new))  # tuples as lists
     differences = []
     for part in ("settings", "method", "adapter", "backbone", "data"):
         if told[part]:  # else written before there was such a part
