@@ -14,7 +14,7 @@ from cplsr.analysis.spectra import HeadChange
 from cplsr.analysis.umap_view import Panel, draw_panels, panels_to_json
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
-from cplsr.files import new_folder, write_json
+from cplsr.files import check_writable, new_folder, write_json
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -117,6 +117,7 @@ def check_output(out: Path | str) -> None:
     ours = {FINDINGS, UMAP, UMAP_PICTURE, COST_PICTURE, ATTENTION}
     if path.exists() and (not path.is_dir() or {entry.name for entry in path.iterdir()} - ours):
         raise InputError(f"{path} holds other things than an analysis, so it is not overwritten: give another folder")
+    check_writable(path)
 
 
 def _plain(value: Any) -> Any:

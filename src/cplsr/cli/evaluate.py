@@ -11,6 +11,7 @@ import tyro
 
 from cplsr.cli.backbone_arguments import BackboneArguments
 from cplsr.errors import InputError
+from cplsr.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,6 +71,8 @@ def main(arguments: list[str]) -> int:
     from rich.console import Console
 
     options = tyro.cli(Evaluate, args=arguments, prog="cplsr evaluate")
+    if options.out is not None:
+        check_writable(options.out)
     results = run(options)
     console = Console()
     show_tables(results, console)

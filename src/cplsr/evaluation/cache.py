@@ -24,7 +24,7 @@ from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as tensor_bytes
 
 from cplsr.environment import cache_folder
-from cplsr.files import new_file, write_json
+from cplsr.files import UnwritableError, new_file, write_json
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -122,8 +122,8 @@ class EmbeddingCache:
                 write_json(folder / SETTINGS, asdict(key))
             with new_file(folder / f"{_checksum(content)}.safetensors", "wb") as stream:
                 stream.write(content)
-        except OSError as error:
-            warnings.warn(f"embeddings could not be kept in {folder}: {error}", stacklevel=2)
+        except UnwritableError as error:
+            warnings.warn(f"embeddings could not be kept in {folder} ({error.reason})", stacklevel=2)
 
     def contents(self) -> list[CachedModel]:
         """What is held for each model."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from cplsr.errors import InputError
 from cplsr.evaluation.results import Results, read_results
+from cplsr.files import text_of_csv_cell
 from cplsr.report.ablation_table import table_of
 from cplsr.report.material import Ablation, Analysis, Evaluation, Material, Training, analysis_of, training_of
 
@@ -191,7 +192,7 @@ def _table_order(folder: Path) -> list[str]:
     path = folder / "table.csv"
     if not path.is_file():
         return []
-    return [row[0] for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
+    return [text_of_csv_cell(row[0]) for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
 
 
 def _check_figures(rows: Iterable[Mapping[str, Any]], paired: Iterable[Mapping[str, Any]]) -> None:

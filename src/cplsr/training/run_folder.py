@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file, write_json
+from cplsr.files import new_file, write_json, writing
 
 RUN, METRICS, STATE = "run.json", "metrics.jsonl", "state.pt"
 
@@ -92,7 +92,7 @@ class RunFolder:
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as stream:
+        with writing(self.path / METRICS), (self.path / METRICS).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row, allow_nan=False) + "\n")
 
     def validations(self) -> list[tuple[int, float]]:
