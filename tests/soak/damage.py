@@ -27,7 +27,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from soak.forks import Ended, run
-from soak.mutations import ODD_NUMBERS, damage_bytes, damage_csv, damage_json, damage_tensors, damage_toml
+from soak.mutations import ODD_NUMBERS, damage_bytes, damage_csv, damage_json, damage_tensors, damage_toml, odd_png
 from soak.world import EPISODES, HOW, World, make_world
 
 Words = list[str]
@@ -45,10 +45,11 @@ def image(world: World, place: Path, draw: random.Random) -> Words:
     stream = io.BytesIO()
     try:
         Image.fromarray(pixels).convert("L" if mode == "I;16" else mode).save(stream, form)
-    except OSError:  # not every format has every mode
+    except (OSError, ValueError):  # not every format has every mode
         Image.fromarray(pixels).save(stream, form)
     suffix = draw.choice([suffix, suffix, "jpg", "png", "PNG", "jpeg"])
-    (place / "query" / f"damaged.{suffix}").write_bytes(damage_bytes(stream.getvalue(), draw))
+    content = damage_bytes(stream.getvalue(), draw) if draw.random() < 0.9 else odd_png(draw)
+    (place / "query" / f"damaged.{suffix}").write_bytes(content)
     query = str(place / "query")
     return draw.choice([
         ["classify", "--model", str(world.model), "--query", query, "--workers", "0", "--out", "p.csv"],
@@ -138,7 +139,9 @@ def recipe(world: World, place: Path, draw: random.Random) -> Words:
     source = world.ablation_recipe if ablation else world.recipe
     file = place / "recipe.toml"
     _replace(file, damage_toml(source.read_text(), draw), draw)
-    return ["ablate", str(file), "--out", "a", "--list"] if ablation else ["train", str(file), "--out", "run"]
+    if ablation:
+        return ["ablate", str(file), "--out", "a", "--list"]
+    return ["train", str(file), "--out", "run", "--episodes", "3", "--validation-episodes", "4", "--workers", "0"]
 
 
 def table(world: World, place: Path, draw: random.Random) -> Words:

@@ -35,7 +35,9 @@ def outcome_of_json(out: Path) -> Any:
 
 
 def outcome_of_ablation(out: Path) -> Any:
-    return {file.name: _timeless(json.loads(file.read_text())["results"]) for file in out.glob("*-seed*.json")}
+    """All figures; the rest names the place."""
+    records = {file.name: json.loads(file.read_text())["results"] for file in out.glob("*-seed*.json")}
+    return {name: (results["rows"], results["paired"]) for name, results in records.items()}
 
 
 def _timeless(content: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import struct
+import zlib
 from typing import Any
 
 import torch
@@ -45,6 +47,15 @@ def damage_bytes(content: bytes, draw: random.Random) -> bytes:
         begin, end = sorted((draw.randrange(size + 1), draw.randrange(size + 1)))
         return content[:begin] + content[end:]
     return draw.choice([b"\xff\xfe", b"\xef\xbb\xbf", b"PK\x03\x04", b"%!PS\n", b"\x80\x02", b"\xff" * 16]) + content
+
+
+def odd_png(draw: random.Random) -> bytes:
+    """A PNG in good order whose sides promise more pixels than it has, than memory has, or none."""
+    sides = draw.choice([(49_000_000, 1), (1, 49_000_000), (100_000, 100_000), (0, 5), (2**31 - 1, 2**31 - 1), (9000, 9000)])
+    header = struct.pack(">IIBBBBB", *sides, draw.choice([1, 8, 16]), draw.choice([0, 2, 3, 6]), 0, 0, 0)
+    parts = ((b"IHDR", header), (b"PLTE", bytes(6)), (b"IDAT", zlib.compress(bytes(100_000))), (b"IEND", b""))
+    chunks = [struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def damage_json(text: str, draw: random.Random) -> bytes:
