@@ -1,4 +1,4 @@
-"""`python -m soak`: kills, damaged inputs and load on the page, one after the other; what a number is 0 for is left out."""
+"""`python -m soak`: kills, damaged inputs and load on the page; what a number is 0 for is left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import torch
-
 from soak.damage import damage_all
 from soak.kills import kill_all
 from soak.page_load import load_page

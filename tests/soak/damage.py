@@ -1,6 +1,6 @@
 """Damaged inputs, each a pure function of its kind and its seed, and what commands make of them.
 
-    python -m soak.damage --kind adapter --seed 123      shows one again, and keeps its files
+python -m soak.damage --kind adapter --seed 123      shows one again, and keeps its files
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import io
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +26,6 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-
 from soak.forks import Ended, run
 from soak.mutations import ODD_NUMBERS, damage_bytes, damage_csv, damage_json, damage_tensors, damage_toml, odd_png
 from soak.world import EPISODES, HOW, World, make_world
@@ -75,7 +75,9 @@ def checkpoint(world: World, place: Path, draw: random.Random) -> Words:
         sidecar = json.dumps({"heads": 2, "mean": [0.5] * 3, "std": [0.5] * 3})
         file.with_name(f"{file.name}.json").write_bytes(damage_json(sidecar, draw))
     words = ["classify", "--backbone", str(file), *HOW, "--support", str(world.base), "--query", _picture(world)]
-    return words if draw.random() < 0.8 else ["export", "--backbone", str(file), "--to", "timm", "--out", "e.safetensors"]
+    return (
+        words if draw.random() < 0.8 else ["export", "--backbone", str(file), "--to", "timm", "--out", "e.safetensors"]
+    )
 
 
 def adapter(world: World, place: Path, draw: random.Random) -> Words:
@@ -85,7 +87,7 @@ def adapter(world: World, place: Path, draw: random.Random) -> Words:
     target = ["--target", str(world.target), *EPISODES, "--episodes", "5"]
     return draw.choice([
         ["evaluate", *world.backbone, *target, "--adapter", str(folder)],
-        ["classify", *world.backbone, "--support", str(world.base), "--query", _picture(world), "--adapter", str(folder)],
+        ["classify", *world.backbone, "--support", str(world.base), "--query", _picture(world), "--adapter", "adapter"],
         ["export", "--adapter", str(folder), "--to", "timm", "--out", "e.safetensors"],
     ])  # fmt: skip
 
@@ -175,13 +177,14 @@ def cache(world: World, place: Path, draw: random.Random) -> Words:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for file in files if draw.random() < 0.5 else [draw.choice(files)]:
         content = file.read_bytes()
-        _replace(file, damage_json(content.decode(), draw) if file.suffix == ".json" else damage_bytes(content, draw), draw)
+        _replace(
+            file, damage_json(content.decode(), draw) if file.suffix == ".json" else damage_bytes(content, draw), draw
+        )
     return draw.choice([world.train(Path("run")), world.evaluate(Path("r.json")), ["cache", "info"]])
 
 
 KINDS: dict[str, Kind] = {
-    kind.__name__: kind
-    for kind in (image, checkpoint, adapter, store, trained, results, recipe, table, number, cache)
+    kind.__name__: kind for kind in (image, checkpoint, adapter, store, trained, results, recipe, table, number, cache)
 }
 
 
@@ -232,7 +235,9 @@ def verdict(words: Words, ended: Ended) -> str:
     """`success`, `refused`, or what should not have happened."""
     told = ended.err.strip() or (ended.out.strip() if words[:2] == ["data", "doctor"] else "")
     if "Traceback (most recent call last)" in ended.err:
-        return f"traceback: {ended.err.strip().splitlines()[-1][:200]}"
+        places = re.findall(r'/cplsr/(\S+)", line (\d+)', ended.err)
+        where = ":".join(places[-1]) if places else "elsewhere"
+        return f"traceback in {where}: {ended.err.strip().splitlines()[-1][:200]}"
     if ended.code == 0:
         return "success"
     if ended.code == 2 and told:

@@ -12,11 +12,46 @@ import torch
 from torch import Tensor
 
 ODD_NUMBERS = [
-    *("nan", "inf", "-inf", "-1", "0", "-0.0", "1e20", "-1e20", "1e400", "1e-320", "1e12", "0.5", "-7", "x", "", "None"),
+    *(
+        "nan",
+        "inf",
+        "-inf",
+        "-1",
+        "0",
+        "-0.0",
+        "1e20",
+        "-1e20",
+        "1e400",
+        "1e-320",
+        "1e12",
+        "0.5",
+        "-7",
+        "x",
+        "",
+        "None",
+    ),
     *(str(2**31), str(2**63), str(2**64), str(10**30), str(-(2**63)), "1_0", "0x10", "١", "1,5", "9" * 5000),
 ]
 _ODD_VALUES: list[Any] = [
-    *(None, [], {}, "", "x", -1, 0, 0.5, True, False, 10**30, 1e308, -(2**63), float("nan"), float("inf"), "\0", "\ud800"),
+    *(
+        None,
+        [],
+        {},
+        "",
+        "x",
+        -1,
+        0,
+        0.5,
+        True,
+        False,
+        10**30,
+        1e308,
+        -(2**63),
+        float("nan"),
+        float("inf"),
+        "\0",
+        "\ud800",
+    ),
     *([None], [[]], {"x": None}, [1, "a"], "../..", "/dev/null", "a" * 5000, [[1, 2], [3]], {"": ""}, "é\u202e"),
 ]
 
@@ -51,10 +86,14 @@ def damage_bytes(content: bytes, draw: random.Random) -> bytes:
 
 def odd_png(draw: random.Random) -> bytes:
     """A PNG in good order whose sides promise more pixels than it has, than memory has, or none."""
-    sides = draw.choice([(49_000_000, 1), (1, 49_000_000), (100_000, 100_000), (0, 5), (2**31 - 1, 2**31 - 1), (9000, 9000)])
+    sides = draw.choice(
+        [(49_000_000, 1), (1, 49_000_000), (100_000, 100_000), (0, 5), (2**31 - 1, 2**31 - 1), (9000, 9000)]
+    )
     header = struct.pack(">IIBBBBB", *sides, draw.choice([1, 8, 16]), draw.choice([0, 2, 3, 6]), 0, 0, 0)
     parts = ((b"IHDR", header), (b"PLTE", bytes(6)), (b"IDAT", zlib.compress(bytes(100_000))), (b"IEND", b""))
-    chunks = [struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts]
+    chunks = [
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
@@ -126,8 +165,25 @@ def damage_toml(text: str, draw: random.Random) -> bytes:
     for _ in range(draw.choice([1, 1, 2])):
         at = draw.randrange(len(lines))
         name, equals, value = lines[at].partition(" = ")
-        odd = [*ODD_NUMBERS, "true", '"x"', "[]", "{}", "[1, 2]", "[[]]", "{a = 1}", "1979-05-27", '"""', "[", '"a\\u0000"']
-        new = f"{name} = {draw.choice(odd)}" if equals else draw.choice(["[rows]", '[rows.""]', "[x.y]", "[[rows]]", "=", "]"])
+        odd = [
+            *ODD_NUMBERS,
+            "true",
+            '"x"',
+            "[]",
+            "{}",
+            "[1, 2]",
+            "[[]]",
+            "{a = 1}",
+            "1979-05-27",
+            '"""',
+            "[",
+            '"a\\u0000"',
+        ]
+        new = (
+            f"{name} = {draw.choice(odd)}"
+            if equals
+            else draw.choice(["[rows]", '[rows.""]', "[x.y]", "[[rows]]", "=", "]"])
+        )
         more = draw.choice([f"{name}x = {value}", f"{name.upper()} = {value}", lines[at], "unknown = 1", "[settings]"])
         lines[at : at + 1] = draw.choice([[new], [new], [new], [lines[at], more], [more], []])
         if not lines:
@@ -140,11 +196,30 @@ def damage_csv(text: str, draw: random.Random) -> bytes:
     if draw.random() < 0.15:
         return damage_bytes(text.encode(), draw)
     lines = text.splitlines()
-    odd = ["", " ", '"', '""', "=1+1", "\0", "../../etc", "/dev/null", "a" * 3000, "é", "\t", "x,y", "'", "-1", "nan", "."]
+    odd = [
+        "",
+        " ",
+        '"',
+        '""',
+        "=1+1",
+        "\0",
+        "../../etc",
+        "/dev/null",
+        "a" * 3000,
+        "é",
+        "\t",
+        "x,y",
+        "'",
+        "-1",
+        "nan",
+        ".",
+    ]
     for _ in range(draw.choice([1, 2, 10])):
         at = draw.choice([0, draw.randrange(len(lines))])
         cells = lines[at].split(",")
         cells[draw.randrange(len(cells))] = draw.choice(odd)
-        lines[at] = draw.choice([",".join(cells), ",".join(cells), lines[at].replace(",", ";"), "", lines[at] + ",more"])
+        lines[at] = draw.choice(
+            [",".join(cells), ",".join(cells), lines[at].replace(",", ";"), "", lines[at] + ",more"]
+        )
     joined = draw.choice(["\n", "\n", "\r\n", "\r"]).join(lines)
     return joined.encode(draw.choice(["utf-8", "utf-8", "utf-16", "latin-1"]), "replace")

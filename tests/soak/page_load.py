@@ -1,4 +1,4 @@
-"""Visitors who come, add classes, have pictures labeled, take the answers home and leave, as fast as the page allows."""
+"""Visitors who come, add classes, have pictures labeled, take the answers home and leave, as fast as they can."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 16 kB, where such a one may be made."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", place], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", place], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("no file system may be mounted here")
     yield place
@@ -61,8 +63,7 @@ def test_a_full_disk_is_a_sentence_and_with_room_the_same_command_goes_on(
     assert main(words) == 2
 
     check_sentence(capsys.readouterr().err, small_disk)
-    hidden = [path for path in small_disk.rglob(".*")]
-    assert hidden == []
+    assert list(small_disk.rglob(".*")) == []
     if verb in ("export", "analyze"):
         assert [path.name for path in small_disk.iterdir()] == ["ballast"]
     remount(small_disk, "size=8m")
@@ -132,6 +133,8 @@ def test_output_that_nobody_can_take_is_a_sentence() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run([sys.executable, "-m", "cplsr", "--help"], stdout=full, stderr=-1, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-m", "cplsr", "--help"], stdout=full, stderr=-1, text=True, check=False
+        )
     assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
     assert ended.stderr.startswith("cplsr: the output cannot be used")
