@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -87,4 +88,5 @@ def make_world(root: Path) -> World:
     ):
         if main(words) != 0:
             raise RuntimeError(f"{words[0]} did not work on undamaged files")
+    logging.getLogger().handlers.clear()  # they write to what was standard error at the time
     return world

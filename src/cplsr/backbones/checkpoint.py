@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -14,7 +15,6 @@ from safetensors.torch import load_file
 from torch import nn
 
 from cplsr.backbones.checkpoint_keys import Architecture, read_architecture, translate, unwrap
-from cplsr.declared import between, read_record
 from cplsr.errors import InputError
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
@@ -29,7 +29,7 @@ Color = tuple[float, float, float]
 class Sidecar:
     """What a json file beside the checkpoint says that its tensors cannot."""
 
-    heads: Annotated[int, between(1, 1 << 20)] | None = None
+    heads: int | None = None
     mean: Color | None = None
     std: Color | None = None
 
@@ -50,7 +50,7 @@ def load_checkpoint(path: Path, heads: int | None) -> nn.Module:
     except InputError:
         raise
     except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
-        raise InputError(f"the shapes in {path} contradict each other: {error}") from error
+        raise InputError(f"the shapes in {path} contradict each other: {' '.join(str(error).split())[:300]}") from error
     missing = [name for name in result.missing_keys if "mask_token" not in name]  # which nothing uses
     if missing or result.unexpected_keys:
         raise InputError(
@@ -64,7 +64,14 @@ def read_sidecar(path: Path) -> Sidecar:
     """Read `<file>.json` beside the checkpoint, if it is there."""
     for candidate in (path.with_name(path.name + ".json"), path.with_suffix(".json")):
         if candidate.is_file():
-            return read_record(candidate, Sidecar, "heads, mean and std of a checkpoint (mend or remove the file)")
+            try:
+                content: dict[str, Any] = json.loads(candidate.read_text(encoding="utf-8"))
+                mean, std = content.get("mean"), content.get("std")
+                return Sidecar(content.get("heads"), tuple(mean) if mean else None, tuple(std) if std else None)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise InputError(
+                    f"{candidate} is not readable as json with heads, mean and std ({error}): mend or remove it"
+                ) from error
     return Sidecar()
 
 

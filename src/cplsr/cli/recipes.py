@@ -37,7 +37,7 @@ def read_recipe(path: Path, cls: type) -> dict[str, Any]:
         raise InputError(
             f"the recipe {path} cannot be read ({error.strerror}): give a .toml file that exists"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise InputError(f"the recipe {path} is not valid TOML: {error}") from error
     kinds = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]

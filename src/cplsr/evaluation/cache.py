@@ -151,7 +151,7 @@ def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], F
     if _checksum(content) == file.stem:
         try:
             tensors = parse_tensors(content)
-        except SafetensorError:
+        except (SafetensorError, KeyError):
             tensors = {}
         vectors = tensors.get("embeddings")
         if vectors is not None and vectors.ndim == 2 and vectors.shape[1] == dim:
@@ -164,16 +164,16 @@ def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], F
 def _describe(folder: Path) -> CachedModel:
     try:
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         settings = {}
     images: set[bytes] = set()
     files = size = 0
     for file in folder.glob(SHARDS):
         try:
-            tensors = parse_tensors(file.read_bytes())
-        except (OSError, SafetensorError):
+            digests = parse_tensors(file.read_bytes())["images"]
+        except (OSError, SafetensorError, KeyError):
             continue
-        images.update(digest.tobytes() for digest in tensors["images"])
+        images.update(digest.tobytes() for digest in digests)
         files, size = files + 1, size + file.stat().st_size
     return CachedModel(settings if isinstance(settings, dict) else {}, len(images), files, size)
 
