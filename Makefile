@@ -18,7 +18,8 @@ help:
 	@echo "make check   ruff, mypy, import layers"
 	@echo "make format  let ruff rewrite the code's layout"
 	@echo "make bench   every claim about speed, measured (BENCH=--quick for a short run)"
-	@echo "make soak    long tests, and the properties on new random examples"
+	@echo "make soak    long tests, the properties on new random examples, kills, damaged inputs, an hour of load on the page"
+	@echo "             (SOAK='--kills 8 --damaged 500 --page-seconds 60 --seed 1' for a short run)"
 	@echo "make docs    the documentation as a web site in site/"
 
 $(PACKAGE): pyproject.toml constraints.txt
@@ -57,6 +58,7 @@ bench: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-profile=default
+	PYTHONPATH=tests $(BIN)/python -m soak $(SOAK)
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable '.[docs]'

@@ -1,10 +1,16 @@
-"""Files and folders that appear whole or not at all, notice damage, and have one writer at a time."""
+"""Files and folders that appear whole or not at all, notice damage, and have one writer at a time.
+
+They are written beside their place, then renamed into it. What keeps one from being written (a full disk, a folder
+without permission) is one sentence, `UnwritableError`.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -14,27 +20,86 @@ from typing import IO, Any
 
 from cplsr.errors import InputError
 
+PARTIAL = ".partial"
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ADVICE = {
+    **dict.fromkeys(FULL, "free some space, or give another place, and run the same command again"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "give a place that you may write to"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file stands where a folder is wanted, so give another place"),
+    errno.EISDIR: "a folder stands where a file is wanted, so give another name",
+    errno.ENAMETOOLONG: "give a shorter name",
+}
+
+
+class UnwritableError(InputError):
+    """A file or folder that cannot be written; `reason` is why, in the system's words."""
+
+    def __init__(self, path: Path | str, number: int) -> None:
+        self.number, self.reason = number, os.strerror(number)
+        super().__init__(f"{path} cannot be written ({self.reason}): {_ADVICE.get(number, 'give another place')}")
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Tell what keeps `path` from being written by an `UnwritableError` that names it; all else passes unchanged."""
+    path = Path(path)
+    try:
+        yield
+    except Exception as error:
+        number = _system_error(error, path)
+        if number is None:
+            raise
+        raise UnwritableError(path, number) from error
+
+
+def _system_error(error: BaseException | None, path: Path) -> int | None:
+    """Number of the system's error behind an exception of whatever library was writing; `None` for other exceptions."""
+    while error is not None:
+        if isinstance(error, UnwritableError):
+            return error.number
+        if isinstance(error, OSError) and error.errno is not None:
+            named = Path(os.fsdecode(error.filename or path))
+            ours = path.is_relative_to(named) or any(part.endswith(PARTIAL) for part in named.parts)
+            return error.errno if ours else None  # else it is about what is read in order to be written here
+        if type(error).__name__ == "SafetensorError" and (found := re.search(r"\(os error (\d+)\)", str(error))):
+            return int(found[1])
+        error = error.__context__
+    return None
+
+
+def check_writable(path: Path | str) -> None:
+    """Refuse a place that cannot be written to, at once and not after hours of work; nothing is made."""
+    path = Path(path)
+    with writing(path):
+        place = next(folder for folder in path.absolute().parents if folder.exists())
+        if not place.is_dir():
+            raise UnwritableError(path, errno.ENOTDIR)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise UnwritableError(path, errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES)
+
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
 
 
 @contextmanager
 def new_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file for writing that takes its place at `path` only when the block ends without an error."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(path)
     encoding = None if "b" in mode else "utf-8"
     newline = None if "b" in mode else ""
-    try:
-        with partial.open(mode, encoding=encoding, newline=newline) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open(mode, encoding=encoding, newline=newline) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(path)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -45,23 +110,24 @@ def new_folder(path: Path | str) -> Iterator[Path]:
     or for an instant neither, but never a mixture.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(path)
-    partial.mkdir()
     old = None
-    try:
-        yield partial
-        if path.exists():
-            old = _beside(path)
-            path.rename(old)
-        partial.rename(path)
-    finally:
-        if old is not None and not path.exists():
-            old.rename(path)
-            old = None
-        for leftover in (partial, old):
-            if leftover is not None:
-                shutil.rmtree(leftover, ignore_errors=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+        try:
+            yield partial
+            if path.exists():
+                old = _beside(path)
+                path.rename(old)
+            partial.rename(path)
+        finally:
+            if old is not None and not path.exists():
+                old.rename(path)
+                old = None
+            for leftover in (partial, old):
+                if leftover is not None:
+                    shutil.rmtree(leftover, ignore_errors=True)
 
 
 def access_like_folder(path: Path | str) -> None:
@@ -106,12 +172,11 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
     place, new = folder / of, not folder.exists()
     lock = FileLock(folder / (f".{of}.lock" if of else ".lock"))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        with writing(place):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
     except Timeout:
         raise InputError(f"{place} is being written by another process: wait for it, or give another --out") from None
-    except OSError as error:
-        raise InputError(f"{place} cannot be written ({error.strerror}): give another --out") from error
     try:
         yield
     finally:
@@ -120,3 +185,17 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
         if new:
             with suppress(OSError):  # nothing came of it: an empty folder is not left behind
                 folder.rmdir()
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def csv_cell(text: str) -> str:
+    """The text as a cell that no spreadsheet takes for a formula: an apostrophe goes before what begins like one."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def text_of_csv_cell(cell: str) -> str:
+    """The text that `csv_cell` made a cell of."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

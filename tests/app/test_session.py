@@ -258,6 +258,12 @@ def test_the_csv_has_a_row_for_every_file(answered: Session, tmp_path: Path) -> 
     assert write_csv(session, tmp_path / "new").read_text(encoding="utf-8") == predictions_csv(session)
 
 
+def test_the_csv_has_no_formulas(answered: Session, tmp_path: Path) -> None:
+    (tmp_path / "=cmd.jpg").write_text("dear reader")
+    session = classify(answered, [tmp_path / "=cmd.jpg"]).session
+    assert "\n'=cmd.jpg," in predictions_csv(session)
+
+
 def test_the_zip_is_a_classifier_that_answers_alike(answered: Session, tmp_path: Path, backbone: Backbone) -> None:
     file = write_model(answered, tmp_path / "out")
     with zipfile.ZipFile(file) as archive:

@@ -1,6 +1,9 @@
 """Predictions in a file: interrupted anywhere and continued, it ends up the same."""
 
 import csv
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from cplsr.classifier.csv_run import check_out, label_to_csv, partial_of, read_r
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.query_files import open_queries
 from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
+from cplsr.data.open import open_domain
 from cplsr.errors import InputError
 
 
@@ -191,3 +195,26 @@ def test_folders_for_copies_are_checked(tmp_path):
         check_label_folders(["cat"], tmp_path / "query" / "sorted", tmp_path / "query")
     with pytest.raises(InputError, match="is a file"):
         check_label_folders(["cat"], tmp_path / "file", tmp_path / "query")
+
+
+def test_names_that_begin_like_formulas_are_escaped_and_read_back(backbone, support, query, tmp_path, monkeypatch):
+    classifier = FewShotClassifier(backbone, workers=0, batch_size=3)
+    odd = ("=1+1", "@x", "'-y")
+    classifier.fit(replace(open_domain(support), classes=odd))
+    shutil.copytree(query, tmp_path / "q")
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "q" / "=cmd.png")
+    monkeypatch.chdir(tmp_path / "q")
+    queries = open_queries(Path())
+    label_to_csv(classifier, queries, tmp_path / "whole.csv")
+    with (tmp_path / "whole.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert all(not row[name].startswith(tuple("=+-@")) for row in rows for name in ("path", "label", "runner_up"))
+    assert {row["label"] for row in rows} - {""} == {f"'{name}" for name in odd}
+    assert set(summarize(tmp_path / "whole.csv").labels) == set(odd)
+    with monkeypatch.context() as patch:
+        interrupt_after(classifier, patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            label_to_csv(classifier, queries, tmp_path / "p.csv")
+    assert label_to_csv(classifier, queries, tmp_path / "p.csv") == 6
+    assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert [row[0] for row in read_rows(tmp_path / "p.csv")] == [queries.image_name(i) for i in range(len(queries))]

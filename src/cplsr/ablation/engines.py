@@ -14,6 +14,7 @@ from typing import Any
 from cplsr.ablation.run import Job, perform
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.errors import InputError
+from cplsr.files import UnwritableError
 
 OBJECT_STORE = 100 * 2**20
 """Bytes of shared memory for a local ray: tasks exchange only names and sentences."""
@@ -155,7 +156,10 @@ def _prepare_here(jobs: list[Job], setup: Setup) -> None:
 
 
 def _perform_here(job: Job) -> str | None:
-    return _outcome(job, _workspace_here(job.setup)).error
+    try:
+        return _outcome(job, _workspace_here(job.setup)).error
+    except UnwritableError as error:  # of this worker's machine; others may have room
+        return str(error)
 
 
 def _check(jobs: Sequence[Job], workspace: Workspace) -> None:
@@ -166,6 +170,8 @@ def _check(jobs: Sequence[Job], workspace: Workspace) -> None:
 def _outcome(job: Job, workspace: Workspace) -> Outcome:
     try:
         perform(job, workspace)
+    except UnwritableError:  # the other runs could not be kept either
+        raise
     except InputError as error:
         return Outcome(job, str(error))
     except Exception as error:  # whatever it is, the other runs can still be done

@@ -8,7 +8,7 @@ from cplsr.analysis.cost import draw_cost
 from cplsr.analysis.umap_view import draw_panels
 from cplsr.environment import installed_version
 from cplsr.errors import InputError
-from cplsr.files import new_folder
+from cplsr.files import check_writable, new_folder
 from cplsr.records.analysis import ATTENTION, FINDINGS, UMAP, Analysis
 
 UMAP_PICTURE, COST_PICTURE = "umap.png", "cost.png"
@@ -31,3 +31,4 @@ def check_output(out: Path | str) -> None:
     ours = {FINDINGS, UMAP, UMAP_PICTURE, COST_PICTURE, ATTENTION}
     if path.exists() and (not path.is_dir() or {entry.name for entry in path.iterdir()} - ours):
         raise InputError(f"{path} holds other things than an analysis, so it is not overwritten: give another folder")
+    check_writable(path)

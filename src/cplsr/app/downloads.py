@@ -11,7 +11,7 @@ from pathlib import Path
 from cplsr.app.session import Query, Session
 from cplsr.classifier.csv_run import COLUMNS
 from cplsr.errors import InputError
-from cplsr.files import new_file
+from cplsr.files import csv_cell, new_file
 
 CSV_COLUMNS = (*COLUMNS, "corrected")
 """Those of `cplsr classify`, and whether the label was given by hand."""
@@ -23,8 +23,9 @@ def predictions_csv(session: Session) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    writer.writerows(_row(query) for query in session.queries)
-    writer.writerows([name, "", "", "", "", "", reason, ""] for name, reason in session.unreadable)
+    rows = [_row(query) for query in session.queries]
+    rows += [[name, "", "", "", "", "", reason, ""] for name, reason in session.unreadable]
+    writer.writerows([csv_cell(text) for text in row] for row in rows)
     return stream.getvalue()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
 from cplsr.backbones.checkpoint_keys import Architecture, read_architecture, translate, unwrap
 from cplsr.declared import read_record
@@ -37,17 +37,25 @@ class Sidecar:
 def load_checkpoint(path: Path, heads: int | None) -> nn.Module:
     """Build the transformers model that a key-named checkpoint describes, and fill it strictly."""
     tensors = unwrap(_read(path))
-    architecture = read_architecture(tensors)
-    heads = heads or read_sidecar(path).heads or _default_heads(architecture.dim)
-    if architecture.dim % heads:
-        raise InputError(f"{heads} heads do not divide the width {architecture.dim} of {path}: give another --heads")
-    model = _empty_model(architecture, heads)
-    translated = {name: tensor.float() for name, tensor in translate(tensors, architecture).items()}
-    missing, unexpected = _load(model, translated)
-    if missing or unexpected:
+    try:
+        architecture = read_architecture(tensors)
+        heads = heads or read_sidecar(path).heads or _default_heads(architecture.dim)
+        if architecture.dim % heads:
+            raise InputError(
+                f"{heads} heads do not divide the width {architecture.dim} of {path}: give another --heads"
+            )
+        model = _empty_model(architecture, heads)
+        translated = {name: tensor.float() for name, tensor in translate(tensors, architecture).items()}
+        result = model.load_state_dict(translated, strict=False)
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
+        raise InputError(f"the shapes in {path} contradict each other: {' '.join(str(error).split())[:300]}") from error
+    missing = [name for name in result.missing_keys if "mask_token" not in name]  # which nothing uses
+    if missing or result.unexpected_keys:
         raise InputError(
             f"{path} does not fit a {architecture.family} of {architecture.layers} blocks, width {architecture.dim}: "
-            f"missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}"
+            f"missing {missing or 'nothing'}, unexpected {result.unexpected_keys or 'nothing'}"
         )
     return model
 
@@ -123,12 +131,3 @@ def _empty_model(architecture: Architecture, heads: int) -> nn.Module:
         return transformers.Dinov2Model(transformers.Dinov2Config(**shared))
     config = transformers.Dinov2WithRegistersConfig(**shared, num_register_tokens=a.registers)
     return transformers.Dinov2WithRegistersModel(config)
-
-
-def _load(model: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[str], list[str]]:
-    """Copy the tensors in; names of what was missing (but for mask tokens, which nothing uses) and left over."""
-    try:
-        result = model.load_state_dict(tensors, strict=False)
-    except RuntimeError as error:
-        raise InputError(f"the checkpoint's shapes contradict each other: {error}") from error
-    return [name for name in result.missing_keys if "mask_token" not in name], list(result.unexpected_keys)

@@ -17,7 +17,7 @@ from cplsr.classifier.prediction import Prediction
 from cplsr.classifier.prototype_classifier import check_rejection
 from cplsr.data.domain import Domain
 from cplsr.errors import InputError
-from cplsr.files import new_file, only_writer, write_json
+from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing
 
 COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
 Row = list[str]
@@ -77,15 +77,10 @@ def label_to_csv(
 
 
 def check_out(out: Path) -> None:
-    """Make the folder that `out` is to be in, or say why it cannot be written there."""
+    """Refuse a place where no csv file can be written."""
     if out.is_dir():
         raise InputError(f"{out} is a folder: give the name of a csv file, for example {out / 'predictions.csv'}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be written ({error.strerror}): give another --out") from error
-    if not os.access(out.parent, os.W_OK):
-        raise InputError(f"{out} cannot be written (no permission for {out.parent}): give another --out")
+    check_writable(out)
 
 
 def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, reject_below: float | None = None) -> None:
@@ -114,11 +109,11 @@ def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, rej
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """The rows below the header, one at a time."""
+    """The rows below the header, one at a time, as they were before they were made safe for spreadsheets."""
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
         reader = csv.reader(stream)
         next(reader, None)
-        yield from reader
+        yield from ([text_of_csv_cell(cell) for cell in row] for row in reader)
 
 
 def summarize(file: Path) -> CsvSummary:
@@ -154,10 +149,10 @@ def _append(
     if done == len(queries):
         return
     rest = queries.select(range(done, len(queries))) if done else queries
-    with partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+    with writing(partial), partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         for batch in classifier.predictions(rest, reject_below=reject_below):
-            writer.writerows(_cells(prediction) for prediction in batch)
+            writer.writerows(map(_safe, map(_cells, batch)))
             stream.flush()
         os.fsync(stream.fileno())
 
@@ -173,6 +168,10 @@ def _cells(prediction: Prediction) -> Row:
         known,
         " ".join(prediction.error.split()),  # one line each, so that a torn line can be told from a whole one
     ]
+
+
+def _safe(row: Row) -> Row:
+    return [csv_cell(text) for text in row]
 
 
 def _figure(value: float | None) -> str:
@@ -193,7 +192,7 @@ def _keep_whole_batches(partial: Path, queries: Domain, batch_size: int) -> int:
         stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(islice(_good_rows(partial, queries), kept))
+        writer.writerows(map(_safe, islice(_good_rows(partial, queries), kept)))
         stream.detach()
     return kept
 

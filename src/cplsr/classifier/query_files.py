@@ -81,7 +81,7 @@ def _paths_in(table: Path) -> list[str]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{table} is not a table in UTF-8 ({error}): save it as csv with the column path") from error
     for line, cells in lines:
-        if len(cells) <= column or not cells[column].strip():
+        if len(cells) <= column or not cells[column].strip() or "\0" in cells[column]:
             raise InputError(f"{table}, line {line} has no path: give one image per line")
     if not lines:
         raise InputError(f"{table} lists no images: give one path per line below the header")

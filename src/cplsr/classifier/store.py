@@ -133,7 +133,7 @@ def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise InputError(f"{file} is not the file that {DESCRIPTION} describes: save the classifier again")
         return dict(parse_tensors(content))
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a type of numbers that numpy has not
         raise _damaged(file, error) from error
 
 

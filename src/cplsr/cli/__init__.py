@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from cplsr.errors import InputError
+from cplsr.files import FULL
 from cplsr.version import __version__
 
 VERBS = {
@@ -36,16 +37,12 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and give its exit code; what a user can put right is one sentence on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return 0
-    if words[0] in ("-V", "--version"):
-        print(f"cplsr {__version__}")
-        return 0
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            return _run(words[0], words[1:])
+            code = _run(words)
+        print(end="", flush=True)
+        return code
     except InputError as error:
         print(f"cplsr: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -53,12 +50,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("cplsr: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone; point stdout at nothing so that the interpreter's last flush is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         return 1
+    except OSError as error:
+        if error.filename is None and error.errno not in FULL:
+            raise  # no file is to blame that a user could see to
+        print(f"cplsr: {error.filename or 'the output'} cannot be used ({error.strerror})", file=sys.stderr)
+        _leave_stdout()
+        return EXIT_BAD_INPUT
 
 
-def _run(verb: str, arguments: list[str]) -> int:
+def _leave_stdout() -> None:
+    """Point stdout at nothing, where nobody takes it any more, so that the interpreter's last flush is quiet."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(words: list[str]) -> int:
+    verb, *arguments = words or ["--help"]
+    if verb in ("-h", "--help"):
+        print(_help())
+        return 0
+    if verb in ("-V", "--version"):
+        print(f"cplsr {__version__}")
+        return 0
     if verb not in VERBS:
         near = get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "'cplsr --help' lists them"

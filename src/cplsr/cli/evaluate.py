@@ -10,6 +10,7 @@ import tyro
 
 from cplsr.cli.options import parse
 from cplsr.errors import InputError
+from cplsr.files import check_writable
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import MeasuringSettings
 from cplsr.settings.episodes import EpisodeSettings
@@ -53,6 +54,8 @@ def main(arguments: list[str]) -> int:
     from rich.console import Console
 
     options = parse(Evaluate, "evaluate", arguments)
+    if options.out is not None:
+        check_writable(options.out)
     results = run(options)
     console = Console()
     show_tables(results, console)

@@ -32,6 +32,6 @@ def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
         raise InputError(
             f"the recipe {path} cannot be read ({error.strerror}): give a .toml file that exists"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise InputError(f"the recipe {path} is not valid TOML: {error}") from error
     return fit_table(content, kinds_of(cls), f"the recipe {path}")

@@ -88,7 +88,7 @@ def _read_rows(table: Path) -> list[Row]:
         ) from error
     rows = []
     for line, cells in lines:
-        if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip():
+        if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip() or "\0" in cells[path]:
             raise InputError(
                 f"{table}, line {line}: {len(cells)} cells {cells[:4]}, but the header has {len(header)} "
                 f"({','.join(header)}): give every image a path and a label"

@@ -24,7 +24,7 @@ from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as tensor_bytes
 
 from cplsr.environment import cache_folder
-from cplsr.files import new_file, write_json
+from cplsr.files import UnwritableError, new_file, write_json
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -134,8 +134,8 @@ class EmbeddingCache:
                 write_json(folder / SETTINGS, asdict(key))
             with new_file(folder / f"{_checksum(content)}.safetensors", "wb") as stream:
                 stream.write(content)
-        except OSError as error:
-            warnings.warn(f"embeddings could not be kept in {folder}: {error}", stacklevel=2)
+        except UnwritableError as error:
+            warnings.warn(f"embeddings could not be kept in {folder} ({error.reason})", stacklevel=2)
 
     def contents(self) -> list[CachedModel]:
         """What is held for each model."""
@@ -163,7 +163,7 @@ def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], F
     if _checksum(content) == file.stem:
         try:
             tensors = parse_tensors(content)
-        except SafetensorError:
+        except (SafetensorError, KeyError):
             tensors = {}
         vectors = tensors.get("embeddings")
         if vectors is not None and vectors.ndim == 2 and vectors.shape[1] == dim:
@@ -176,16 +176,16 @@ def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], F
 def _describe(folder: Path) -> CachedModel:
     try:
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         settings = {}
     images: set[bytes] = set()
     files = size = 0
     for file in folder.glob(SHARDS):
         try:
-            tensors = parse_tensors(file.read_bytes())
-        except (OSError, SafetensorError):
+            digests = parse_tensors(file.read_bytes())["images"]
+        except (OSError, SafetensorError, KeyError):
             continue
-        images.update(digest.tobytes() for digest in tensors["images"])
+        images.update(digest.tobytes() for digest in digests)
         files, size = files + 1, size + file.stat().st_size
     return CachedModel(settings if isinstance(settings, dict) else {}, len(images), files, size)
 

@@ -19,7 +19,7 @@ from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_checkpoint, sidecar_of
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
-from cplsr.files import access_like_folder, new_file, write_json
+from cplsr.files import PARTIAL, access_like_folder, new_file, write_json, writing
 
 TOLERANCE = 1e-4
 """Looser than rounding: the key names carry no layer_norm_eps, and readers take 1e-6 where some models have 1e-12."""
@@ -45,13 +45,14 @@ def export_timm(backbone: Backbone, path: str | Path) -> Exported:
     plain = merged_copy(source)
     tensors = checkpoint_tensors(plain)
     content = {**_architecture(plain), **origin(source)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".cplsr-export-", dir=path.parent) as staging:
-        staged = Path(staging) / path.name
-        save_file(tensors, staged, metadata={"format": "pt"})
-        access_like_folder(staged)
-        difference = _compare(staged, source)
-        _place(staged, path, content)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".cplsr-export-", suffix=PARTIAL, dir=path.parent) as staging:
+            staged = Path(staging) / path.name
+            save_file(tensors, staged, metadata={"format": "pt"})
+            access_like_folder(staged)
+            difference = _compare(staged, source)
+            _place(staged, path, content)
     return Exported(path, merged=source.adapter is not None, difference=difference)
 
 

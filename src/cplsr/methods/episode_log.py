@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cplsr.files import read_sealed, write_sealed
+from cplsr.files import UnwritableError, read_sealed, write_sealed
 
 ADAPTING = 1
 """Raised when an adaptation comes to other figures than before, so that older ones are not used again."""
@@ -55,6 +55,6 @@ class EpisodeLog:
             return
         try:
             write_sealed(self.file, {"accuracies": self.accuracies, "seconds": self.seconds})
-        except OSError as error:
-            warnings.warn(f"adapted episodes cannot be kept in {self.file}: {error}", stacklevel=2)
+        except UnwritableError as error:
+            warnings.warn(f"adapted episodes cannot be kept in {self.file} ({error.reason})", stacklevel=2)
             self.file = None

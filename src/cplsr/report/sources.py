@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cplsr.declared import read_record
 from cplsr.errors import InputError
+from cplsr.files import text_of_csv_cell
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import FINDINGS, Analysis
 from cplsr.records.public import public_path
@@ -131,4 +132,4 @@ def _table_order(folder: Path) -> list[str]:
     path = folder / "table.csv"
     if not path.is_file():
         return []
-    return [row[0] for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]
+    return [text_of_csv_cell(row[0]) for row in csv.reader(path.read_text(encoding="utf-8").splitlines()) if row]

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cplsr.files import csv_cell
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
@@ -82,8 +84,8 @@ class Table:
         """Plain texts, without marks: for a spreadsheet."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([name.replace("\n", " ") for name in self.columns])
-        writer.writerows([cell.text for cell in row] for row in self.rows)
+        writer.writerow([csv_cell(name.replace("\n", " ")) for name in self.columns])
+        writer.writerows([csv_cell(cell.text) for cell in row] for row in self.rows)
         return stream.getvalue()
 
     def to_html(self) -> str:

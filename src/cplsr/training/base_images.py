@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
-from cplsr.files import new_folder, read_sealed, write_sealed
+from cplsr.files import UnwritableError, new_folder, read_sealed, write_sealed
 from cplsr.training.processes import Processes
 
 PIXELS, INDEX = "pixels.u8", "index.json"
@@ -49,13 +50,34 @@ def decoded_images(
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
     folder = folder or cache_folder() / "images"
     place = folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
-    if processes.first and not _is_whole(place):
-        _decode_to(place, domain, size, workers)
-    processes.wait()
+    kept_there = processes.gather(processes.first and _is_kept(place, domain, size, workers))[0]
+    if not kept_there:
+        return _in_memory(domain, size, workers)
     index = read_sealed(place / INDEX)
     kept = np.array(index["kept"], dtype=np.int64)
     pixels = np.memmap(place / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
     return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
+
+
+def _is_kept(place: Path, domain: Domain, size: int, workers: int | None) -> bool:
+    """Whether a whole copy is in the cache by now; without room for one the images are held in memory instead."""
+    try:
+        if not _is_whole(place):
+            _decode_to(place, domain, size, workers)
+    except UnwritableError as error:
+        warnings.warn(
+            f"decoded images could not be kept in {place} ({error.reason}): this run holds them in memory", stacklevel=3
+        )
+        return False
+    return True
+
+
+def _in_memory(domain: Domain, size: int, workers: int | None) -> BaseImages:
+    batches = list(decode(domain, size, workers=workers, description=f"decoding {domain.name}"))
+    kept = np.concatenate([batch.indices for batch in batches])
+    pixels = np.concatenate([batch.pixels.numpy() for batch in batches])
+    unreadable = tuple(domain.image_name(number) for batch in batches for number, _ in batch.failed)
+    return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, unreadable)
 
 
 def _is_whole(place: Path) -> bool:

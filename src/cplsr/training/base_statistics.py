@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy import ndarray
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import cache_folder
 from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.files import UnwritableError
 from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
@@ -47,7 +49,10 @@ def base_gaussians(
     if not processes.gather(found is not None)[0]:
         found = _compute(backbone, images, settings, processes)
         if processes.first:
-            found.save(file)
+            try:
+                found.save(file)
+            except UnwritableError as error:
+                warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
     processes.wait()
     return found or ClassGaussians.load(file)
 

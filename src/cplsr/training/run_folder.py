@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file
+from cplsr.files import new_file, writing
 from cplsr.records.run import METRICS, RUN, TrainingRun
 from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
@@ -126,7 +126,7 @@ class RunFolder:
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as stream:
+        with writing(self.path / METRICS), (self.path / METRICS).open("a", encoding="utf-8") as stream:
             stream.write(_line(row))
 
     def _write_metrics(self, rows: list[dict[str, Any]]) -> None:
