@@ -105,6 +105,19 @@ def test_recipe_and_words_are_checked_together():
         parse(Train, "train", [], said)
 
 
+def test_candidates_are_counted_only_where_pseudo_episodes_are_drawn():
+    assert TrainingSettings(way=60, pe=False).candidates == 100
+    with pytest.raises(ValueError, match="give at least 120 candidates"):
+        TrainingSettings(way=60)
+
+
+def test_a_wrong_choice_in_python_is_a_sentence():
+    # in a process of its own, because here the types of all arguments are checked before
+    code = "from cplsr import TrainingSettings; TrainingSettings(select='first')"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.stderr.strip().endswith("InputError: select is 'first': give 'best' or 'last'")
+
+
 def test_settings_are_kept_under_the_names_of_old_runs():
     names = {
         *("way", "shot", "query", "episodes", "lr", "weight_decay", "temperature", "prototype", "symmetry", "sst"),

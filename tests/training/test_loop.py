@@ -182,12 +182,11 @@ def test_held_out_classes_are_said_once_and_never_trained_on(run, caplog, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"way": 9}, "needs 18"),
+        ({"way": 9, "candidates": 20}, "needs 18"),
         ({"episodes": 3, "episodes_per_step": 2}, "multiple of 2"),
         ({"lr": 0.0}, "lr is 0.0"),
         ({"way": 1}, "way is 1"),
         ({"validation_episodes": 6}, "multiple of 4"),
-        ({"select": "first"}, "best or last"),
         ({"statistics_images": 1}, "at least 2"),
     ],
 )

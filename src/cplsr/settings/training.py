@@ -46,11 +46,16 @@ class PseudoEpisodeRecipe(EpisodeShape):
     def __post_init__(self) -> None:
         """Refuse more survivors than there are candidates."""
         super().__post_init__()
-        if self.survivors * self.way > self.candidates:
+        if self.draws_candidates and self.survivors * self.way > self.candidates:
             raise InputError(
                 f"{self.survivors} · {self.way} survivors cannot be chosen from {self.candidates} candidates: "
                 f"give at least {self.survivors * self.way} candidates"
             )
+
+    @property
+    def draws_candidates(self) -> bool:
+        """Whether there are pseudo-episodes at all."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ class TrainingSettings(PseudoEpisodeRecipe):
             raise InputError(
                 f"validation_episodes is {self.validation_episodes}: a draw is turned four ways, give a multiple of 4"
             )
+
+    @property
+    def draws_candidates(self) -> bool:
+        """Whether there are pseudo-episodes at all."""
+        return self.pe
 
     @property
     def steps_per_episode(self) -> int:
