@@ -101,9 +101,9 @@ def _architecture(plain: Backbone) -> dict[str, Any]:
 
 
 def _compare(file: Path, source: Backbone) -> float:
-    told = source.description()
-    names = ("heads", "mean", "std", "pooling")
-    again = load_backbone(file, layers=told.get("pooled_layers"), **{name: told[name] for name in names})
+    layers = source.description().get("pooled_layers")
+    colors = {"mean": source.mean, "std": source.std}
+    again = load_backbone(file, heads=source.heads, **colors, pooling=source.pooling, layers=layers)
     images = probe_images(source, 2)
     eps = source.model.config.layer_norm_eps  # type: ignore[union-attr]
     what = "the checkpoint" if eps == LAYER_NORM_EPS else f"the checkpoint, read with layer_norm_eps 1e-6, not {eps},"
