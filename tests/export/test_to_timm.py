@@ -105,5 +105,5 @@ def test_a_write_that_fails_leaves_neither_file(tmp_path: Path, backbone, monkey
 def test_depth_and_its_blocks_are_compared_too(tmp_path: Path, checkpoint_file):
     backbone = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=(1,))
     export_timm(backbone, tmp_path / "x.safetensors")
-    told = json.loads((tmp_path / "x.json").read_text())
+    told = json.loads((tmp_path / "x.safetensors.json").read_text())
     assert (told["pooling"], told["backbone"]["pooled_layers"]) == ("depth", [1])
