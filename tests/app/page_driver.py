@@ -16,11 +16,11 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def serving(shared: Shared) -> Iterator[str]:
-    """The address of a running server."""
+def serving(shared: Shared, hosts: Sequence[str] = ()) -> Iterator[str]:
+    """The address of a running server. hosts: other names that it goes by."""
     ready = threading.Event()
     with listen("127.0.0.1", 0) as taken, private_folder() as folder:
-        server = make_server(shared, folder, ready.set)
+        server = make_server(shared, folder, ready.set, hosts)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         try:

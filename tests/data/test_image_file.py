@@ -32,12 +32,16 @@ def png_header_of(width: int, height: int) -> bytes:
     )
 
 
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n0 0 moveto\n"
 BAD = {
     "truncated": (jpeg()[:900], "truncated"),
     "text": (b"this is no image", "not an image of a known format"),
     "empty": (b"", "0 bytes"),
-    "bomb": (png_header_of(12_000, 12_000), "144,000,000 pixels"),
+    "bomb": (png_header_of(12_000, 12_000), "12,000 × 12,000 pixels, more than the 30,000 on a side or 89 megapixels"),
     "huge bomb": (png_header_of(60_000, 60_000), "more pixels than"),
+    "one long line": (png_header_of(49_000_000, 1), "49,000,000 × 1 pixels"),
+    "just too long": (png_header_of(1, 30_001), "1 × 30,001 pixels"),
+    "postscript": (POSTSCRIPT, "not an image of a known format"),
     "short png": (png_header_of(100, 100), "damaged image"),
 }
 
@@ -56,7 +60,7 @@ def test_bad_files_are_unreadable_with_a_reason(case: str, from_file: bool, tmp_
 def test_a_folder_and_nothing_are_unreadable_too(tmp_path: Path) -> None:
     with pytest.raises(UnreadableImageError, match="no such file"):
         read_image(tmp_path / "absent.jpg")
-    with pytest.raises(UnreadableImageError, match="damaged"):
+    with pytest.raises(UnreadableImageError, match="a folder, pipe or device, not a file"):
         read_image(tmp_path)
 
 

@@ -134,20 +134,22 @@ class _Page:
         options: dict[str, Any] = {"api_visibility": "private", "concurrency_id": "visitors", "concurrency_limit": 1}
         quiet = {**options, "show_progress": "hidden"}
         blocks.load(self._arrive, None, self.view, **quiet)
+        # Without gradio's own preprocessing, which leaves an empty file behind for every file.
+        dropping = {**options, "preprocess": False}
         adding = {"fn": self._add, "inputs": [self.state, self.name, self.class_files]}
         for event in (self.add.click, self.name.submit):
             event(
                 **adding,
                 outputs=[*self.view, self.name, self.class_files],
                 show_progress_on=self.class_files,
-                **options,
+                **dropping,
             )
         self.query_files.upload(
             self._label,
             [self.state, self.query_files],
             [*self.view, self.query_files],
             show_progress_on=self.query_files,
-            **options,
+            **dropping,
         )
         for part in (self.classes, self.answers, self.detail):
             part.click(self._click, self.state, self.view, show_progress_on=part, **options)
@@ -166,11 +168,11 @@ class _Page:
     def _arrive(self) -> list[Any]:
         return self._shown(new_session(self.shared))
 
-    def _add(self, session: Session | None, name: str, files: list[str] | None) -> Any:
+    def _add(self, session: Session | None, name: str, files: list[dict[str, Any]] | None) -> Any:
         after = self._attempt(session, lambda before: add_class(before, name or "", _paths(files)))
         return gr.skip() if after is None else [*self._shown(after), "", None]
 
-    def _label(self, session: Session | None, files: list[str] | None) -> Any:
+    def _label(self, session: Session | None, files: list[dict[str, Any]] | None) -> Any:
         after = self._attempt(session, lambda before: classify(before, _paths(files)))
         return [gr.skip()] * len(self.view) + [None] if after is None else [*self._shown(after), None]
 
@@ -245,5 +247,5 @@ class _Page:
         return f"Network: {backbone.source}{adapter}, {backbone.image_size} × {backbone.image_size} pixels."
 
 
-def _paths(files: list[str] | None) -> list[Path]:
-    return [Path(file) for file in files or []]
+def _paths(files: list[dict[str, Any]] | None) -> list[Path]:
+    return [Path(file["path"]) for file in files or []]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,9 @@ from cplsr.errors import InputError
 HERE = Path(__file__).parent
 GRACE_SECONDS = 1
 """Open pages keep a connection that never ends by itself; a server that is told to stop waits for them so long."""
+PREFIX = "cplsr-serve-"
+NEW_SECONDS = 60
+MAX_SESSIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -50,25 +56,30 @@ def page_address(taken: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def run(shared: Shared, taken: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until interrupted. ready: called once the page can be opened."""
+def run(shared: Shared, taken: socket.socket, ready: Callable[[], None], hosts: Sequence[str] = ()) -> None:
+    """Serve until interrupted. ready: called once the page can be opened. hosts: other names of this server."""
+    sweep()
     with private_folder() as folder:
-        server = make_server(shared, folder, ready)
+        server = make_server(shared, folder, ready, hosts)
         try:
             server.run(sockets=[taken])
         except KeyboardInterrupt:  # raised again by the server after it has closed everything
             return
 
 
-def make_server(shared: Shared, folder: Path, ready: Callable[[], None]) -> Any:
+def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: Sequence[str] = ()) -> Any:
     """The web server, ready to run on a socket; `folder` is where gradio keeps its files (see `private_folder`)."""
     import gradio as gr
     import uvicorn
     from fastapi import FastAPI
 
+    from cplsr.app.gate import Gate
     from cplsr.app.page import build_page, theme
 
-    blocks = build_page(shared, folder / "downloads")
+    downloads = folder / "downloads"
+    blocks = build_page(shared, downloads)
+    blocks.state_session_capacity = MAX_SESSIONS
+    blocks.has_launched = True  # else gradio, which is mounted here and never launched, skips its own check of paths
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(
         app,
@@ -94,7 +105,39 @@ def make_server(shared: Shared, folder: Path, ready: Callable[[], None]) -> Any:
                 ready()
 
     # Gradio reports failures itself; uvicorn would only complain about pages that are open when it stops.
-    return Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=GRACE_SECONDS))
+    gate = Gate(app, blocks, folder, downloads, shared.limits, hosts)
+    return Server(uvicorn.Config(gate, log_level="critical", timeout_graceful_shutdown=GRACE_SECONDS))
+
+
+def sweep() -> None:
+    """Remove folders that servers of this user left behind when they were killed; a living one holds its folder."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or time.time() - status.st_mtime < NEW_SECONDS:
+                continue  # a server that is just starting does not hold its folder yet
+            with _held(folder) as held:
+                if held and status.st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether the folder could be locked; the lock ends with the block, or with the process, however that ends."""
+    if os.name != "posix":
+        yield False
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -103,12 +146,16 @@ def private_folder() -> Iterator[Path]:
 
     Gradio takes it, and the wish to be left alone, from the environment.
     """
-    with tempfile.TemporaryDirectory(prefix="cplsr-serve-", ignore_cleanup_errors=True) as name:
-        wanted = {"GRADIO_TEMP_DIR": name, "GRADIO_ANALYTICS_ENABLED": "False"}
+    with (
+        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name,
+        _held(Path(name)),
+    ):
+        folder = Path(name).resolve()
+        wanted = {"GRADIO_TEMP_DIR": str(folder), "GRADIO_ANALYTICS_ENABLED": "False"}
         before = {variable: os.environ.get(variable) for variable in wanted}
         os.environ.update(wanted)
         try:
-            yield Path(name)
+            yield folder
         finally:
             for variable, value in before.items():
                 if value is None:

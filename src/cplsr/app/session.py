@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 from uuid import uuid4
+from weakref import WeakSet
 
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from cplsr.app.uploads import Limits, Picture, receive
+from cplsr.app.uploads import Limits, Picture, Received, receive
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import FROZEN
 from cplsr.classifier.explanation import Explanation
@@ -41,12 +42,14 @@ class Shared:
 
     backbone: with its adapter, if it has one. start: the saved classifier that every visitor begins with, if any.
     lock: held while the backbone computes, so that visitors take turns instead of slowing each other down.
+    kept: pictures in memory, of all visitors, for as long as a session has them.
     """
 
     backbone: Backbone
     start: FewShotClassifier | None = None
     limits: Limits = field(default_factory=Limits)
     lock: Any = field(default_factory=threading.Lock)
+    kept: WeakSet[Picture | Example] = field(default_factory=WeakSet)
 
     def new_classifier(self) -> FewShotClassifier:
         """A classifier without classes, on the shared weights."""
@@ -56,7 +59,7 @@ class Shared:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example:
     """A support picture, as far as it is shown again: its thumbnail, and what tells whether it comes twice."""
 
@@ -142,7 +145,7 @@ def add_class(session: Session, name: str, files: Sequence[Path]) -> Outcome:
         raise InputError(f"There are no pictures for {name!r} yet: drop a few on the field first.")
     if name not in session.classes and len(session.classes) >= limits.classes:
         raise InputError(f"There are {limits.classes} classes already, which is the most: remove one first.")
-    received = receive(files, session.shared.backbone.image_size, limits, _taken(session))
+    received = _receive(session, files)
     fresh, repeated = _without_repeats(received.pictures, session.examples)
     if not fresh:
         reasons = " ".join((*received.remarks(), *repeated))
@@ -179,7 +182,7 @@ def classify(session: Session, files: Sequence[Path]) -> Outcome:
         raise InputError("There is nothing to choose between yet: add at least two classes first.")
     if len(session.queries) + min(len(files), limits.files_per_drop) > limits.answers:
         raise InputError(f"The page holds {limits.answers:,} answers: download them, then clear the list.")
-    received = receive(files, session.shared.backbone.image_size, limits, _taken(session))
+    received = _receive(session, files)
     queries: tuple[Query, ...] = ()
     if received.pictures:
         with session.shared.lock:
@@ -252,6 +255,15 @@ def query_at(session: Session, position: int) -> Query:
     return session.queries[position]
 
 
+def _receive(session: Session, files: Sequence[Path]) -> Received:
+    shared = session.shared
+    if len(shared.kept) + min(len(files), shared.limits.files_per_drop) > shared.limits.pictures_of_all:
+        raise InputError("There are too many pictures of all visitors here: clear your answers, or come back later.")
+    received = receive(files, shared.backbone.image_size, shared.limits, _taken(session))
+    shared.kept.update(received.pictures)
+    return received
+
+
 def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Session:
     if session.classifier is None:
         classifier, label = session.shared.new_classifier(), name
@@ -261,6 +273,7 @@ def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Sessio
     with session.shared.lock:
         classifier.partial_fit(_as_domain(pictures), [label] * len(pictures))
     added = {picture.name: Example(picture.thumbnail, picture.digest) for picture in pictures}
+    session.shared.kept.update(added.values())
     return replace(session, classifier=classifier, examples={**session.examples, **added}, before=_snapshot(session))
 
 

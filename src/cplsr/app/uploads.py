@@ -13,11 +13,9 @@ import numpy as np
 from PIL import Image
 
 from cplsr.data.domain import UnreadableImageError
-from cplsr.data.image_file import read_image
+from cplsr.data.image_file import NO_MEMORY, read_image
 from cplsr.data.preprocess import RESIZE_FACTOR, to_rgb, upright
 
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM", "JPEG2000")
-"""Formats that are opened. A stranger's file must not reach those of Pillow's readers that start other programs."""
 THUMBNAIL_SIDE = 192
 NAMED = 5
 
@@ -25,10 +23,17 @@ NAMED = 5
 @final
 @dataclass(frozen=True)
 class Limits:
-    """How much one visitor may bring."""
+    """How much one visitor may bring, and how much all of them together may leave here.
+
+    hourly_bytes, hourly_bytes_of_all: uploads are kept for an hour, so this bounds what is on disk.
+    pictures_of_all: pictures of all visitors in memory, examples and answers.
+    """
 
     file_bytes: int = 20_000_000
     pixels: int = 50_000_000
+    hourly_bytes: int = 1_000_000_000
+    hourly_bytes_of_all: int = 4_000_000_000
+    pictures_of_all: int = 10_000
     files_per_drop: int = 100
     classes: int = 100
     examples: int = 2000
@@ -89,6 +94,9 @@ def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Colle
         except UnreadableImageError as error:
             unreadable.append((file.name, str(error)))
             continue
+        except MemoryError:
+            unreadable.append((file.name, NO_MEMORY))
+            continue
         used.add(picture.name)
         pictures.append(picture)
     return Received(tuple(pictures), tuple(unreadable), max(0, len(files) - limits.files_per_drop))
@@ -96,8 +104,10 @@ def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Colle
 
 def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
     """Decode one file, if it is within the limits, and keep what is needed of it."""
-    _check_header(file, limits)
-    image = to_rgb(upright(read_image(file)))
+    size = file.stat().st_size if file.is_file() else 0
+    if size > limits.file_bytes:
+        raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
+    image = to_rgb(upright(read_image(file, limits.pixels)))
     side = int(RESIZE_FACTOR * image_size)
     # Through an array: Pillow copies the file's EXIF data along, and the picture would be turned a second time.
     pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
@@ -116,32 +126,6 @@ def free_name(name: str, used: Collection[str]) -> str:
         free = f"{path.stem} ({number}){path.suffix}"
         number += 1
     return free
-
-
-def _check_header(file: Path, limits: Limits) -> None:
-    """Refuse before decoding: too many bytes, too many pixels, or no picture format that is opened here."""
-    if not file.is_file():
-        raise UnreadableImageError("it did not arrive: drop it again")
-    size = file.stat().st_size
-    if size > limits.file_bytes:
-        raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
-    if size == 0:
-        raise UnreadableImageError("0 bytes")
-    try:
-        with Image.open(file, formats=_known_formats()) as image:
-            pixels = image.width * image.height
-    except Image.DecompressionBombError:
-        pixels = limits.pixels + 1
-    except Exception as error:  # Pillow's readers raise nearly everything on damaged headers
-        raise UnreadableImageError("not an image of a known format") from error
-    if pixels > limits.pixels:
-        raise UnreadableImageError(f"more than the {limits.pixels / 1e6:.0f} megapixels allowed")
-
-
-def _known_formats() -> tuple[str, ...]:
-    """Those of the formats that this Pillow was built with; it stumbles over any other."""
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _thumbnail(image: Image.Image) -> bytes:

@@ -19,7 +19,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.query_files import open_queries, unlabeled_files
 from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
-from cplsr.data.image_file import read_image
+from cplsr.data.image_file import read_image, require_size
 from cplsr.errors import InputError
 from cplsr.evaluation.embed import embed_pixels
 
@@ -40,6 +40,7 @@ class PictureReader:
         """Give picture number `index`."""
         picture = self.pictures[index]
         if isinstance(picture, Image.Image):
+            require_size(picture)  # it may be open, but not decoded yet
             return picture
         return read_image(picture) if isinstance(picture, str) else Image.fromarray(picture)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
 from cplsr.cli.options import parse
@@ -32,6 +35,8 @@ class Serve(ClassifierBackbone):
     """Port; 0 for any free one."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can be reached from this computer only; 0.0.0.0 from the whole network."""
+    allow_host: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Another name by which the page may be opened, for example nas.local; can be given several times."""
     open: bool = True
     """Open the page in a browser, where there is a screen."""
 
@@ -61,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
         # A polite end from outside is treated like Ctrl-C, so that uploads are removed then, too.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        run(shared, taken, ready)
+        run(shared, taken, ready, options.allow_host)
     print("stopped")
     return 0
 
@@ -74,6 +79,10 @@ def check_request(options: Serve) -> None:
         raise InputError("--adapter does not go with --model, which has its own: leave it out")
     if options.model is not None and options.image_size is not None:
         raise InputError("--image-size does not go with --model, which has its own: leave it out")
+
+    for name in options.allow_host:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
+            raise InputError(f"--allow-host {name!r} is no name: give it without http:// and without a port")
 
 
 def load_shared(options: Serve) -> Shared:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from cplsr.data.domain import Domain, ImageReader, UnreadableImageError
+from cplsr.data.image_file import NO_MEMORY
 from cplsr.data.preprocess import preprocess
 from cplsr.errors import InputError
 from cplsr.progress import progress_bar
@@ -161,6 +162,8 @@ class _Work(Dataset):
                 return index, None, str(error)
             except OSError as error:
                 return index, None, error.strerror or str(error)
+            except MemoryError:
+                return index, None, NO_MEMORY
 
 
 def _start_worker(worker: int, parent: int) -> None:

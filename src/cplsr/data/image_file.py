@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import final
@@ -12,12 +16,25 @@ from PIL import Image, UnidentifiedImageError
 
 from cplsr.data.domain import UnreadableImageError
 
-EXTENSIONS = frozenset(
-    {
-        *(".jpg", ".jpeg", ".jpe", ".jfif", ".jp2", ".png", ".gif", ".webp", ".avif"),
-        *(".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
-    }
-)
+FORMATS = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png",),
+    "GIF": (".gif",),
+    "WEBP": (".webp",),
+    "AVIF": (".avif",),
+    "HEIF": (".heic", ".heif"),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "JPEG2000": (".jp2",),
+}
+"""What is read, by Pillow's names, and the endings of such files. Whatever a file is called, no other of Pillow's
+readers sees it: some of them start other programs."""
+EXTENSIONS = frozenset(ending for endings in FORMATS.values() for ending in endings)
+PACKAGES = {b"heic": "pillow-heif", b"heix": "pillow-heif", b"mif1": "pillow-heif", b"avif": "'pillow>=11.3'"}
+"""What to install for pictures of these brands, which stand in their first bytes, where Pillow alone cannot read them."""
+MAX_SIDE = 30_000
+NO_MEMORY = "there is too little memory to decode it"
 
 
 def is_image_name(name: str) -> bool:
@@ -25,38 +42,74 @@ def is_image_name(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122 (called for every file: no Path object)
 
 
-def read_image(source: str | Path | bytes) -> Image.Image:
-    """Read and fully decode an image from a file or from bytes; the first frame where there are several.
+def require_regular(status: os.stat_result) -> None:
+    """Refuse what is no file, with an `OSError`: opening a pipe waits for ever, and a device has no end."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "a folder, pipe or device, not a file")
 
-    Pillow has no common exception for a bad file: its decoders raise nearly everything, and nothing else runs here, so
-    every exception becomes `UnreadableImageError`. A header that promises more than `Image.MAX_IMAGE_PIXELS` is not
-    decoded at all.
+
+def read_image(source: str | Path | bytes, max_pixels: int | None = None) -> Image.Image:
+    """Read and fully decode an image from a regular file or from bytes; the first frame where there are several.
+
+    A header that promises more than `MAX_SIDE` pixels on a side or `max_pixels` in all (as many as Pillow thinks safe,
+    unless told otherwise) is not decoded. Pillow has no common exception for a bad file: its decoders raise nearly
+    everything, and nothing else runs here, so every exception becomes `UnreadableImageError`.
     """
     try:
-        with Image.open(BytesIO(source) if isinstance(source, bytes) else source) as image:
-            pixels, limit = image.width * image.height, Image.MAX_IMAGE_PIXELS
-            if limit is not None and pixels > limit:
-                raise UnreadableImageError(f"{pixels:,} pixels, more than the {limit:,} that are safe to decode")
+        if not isinstance(source, bytes):
+            require_regular(os.stat(source))  # noqa: PTH116 (called for every file: no Path object)
+        with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_formats()) as image:
+            require_size(image, max_pixels)
             image.load()
             return image
     except UnreadableImageError:
         raise
-    except (UnidentifiedImageError, FileNotFoundError) as error:
+    except UnidentifiedImageError as error:
         raise UnreadableImageError(_reason_unidentified(source)) from error
+    except FileNotFoundError as error:
+        raise UnreadableImageError("no such file") from error
     except Image.DecompressionBombError as error:
-        raise UnreadableImageError(
-            f"more pixels than the {Image.MAX_IMAGE_PIXELS:,} that are safe to decode"
-        ) from error
+        raise UnreadableImageError(f"more pixels than the {_limits(max_pixels)} that are read") from error
+    except MemoryError as error:
+        raise UnreadableImageError(NO_MEMORY) from error
     except Exception as error:
-        raise UnreadableImageError(f"damaged image ({error})") from error
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else f"damaged image ({error})"
+        raise UnreadableImageError(cause) from error
+
+
+def require_size(image: Image.Image, max_pixels: int | None = None) -> None:
+    """Refuse an image of too many pixels, before it is decoded."""
+    most = max_pixels or Image.MAX_IMAGE_PIXELS or MAX_SIDE**2
+    if max(image.size) > MAX_SIDE or image.width * image.height > most:
+        shown = f"{image.width:,} × {image.height:,} pixels"
+        raise UnreadableImageError(f"{shown}, more than the {_limits(max_pixels)} that are read")
+
+
+def _limits(max_pixels: int | None) -> str:
+    most = max_pixels or Image.MAX_IMAGE_PIXELS or MAX_SIDE**2
+    return f"{MAX_SIDE:,} on a side or {most / 1e6:.0f} megapixels"
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those of the formats that can be read here."""
+    with contextlib.suppress(ImportError):
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _reason_unidentified(source: str | Path | bytes) -> str:
-    if isinstance(source, bytes):
-        return "not an image of a known format" if source else "0 bytes"
-    if not Path(source).exists():
-        return "no such file"
-    return "not an image of a known format" if Path(source).stat().st_size else "0 bytes"
+    start = source[:12] if isinstance(source, bytes) else b""
+    if not isinstance(source, bytes):
+        with contextlib.suppress(OSError), Path(source).open("rb") as stream:
+            start = stream.read(12)
+    package = PACKAGES.get(start[8:12]) if start[4:8] == b"ftyp" else None
+    if package is not None:
+        return f"damaged, or of a format that needs another package: pip install {package}"
+    return "not an image of a known format" if start else "0 bytes"
 
 
 @final
