@@ -31,14 +31,17 @@ class Evaluate(BackboneArguments):
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
     adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
-    also: tuple[Literal["logistic", "knn"], ...] = ()
-    """Other classifiers on the frozen embeddings, on the same episodes: logistic regression, nearest neighbors."""
+    head: tuple[str, ...] = ("prototypes",)
+    """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn; and centered, em, bd_cspn, alpha_tim,
+    which see the queries of an episode together."""
     shots: tuple[int, ...] = (1, 5)
     """Support images of each class."""
     way: int = 5
     """Classes in an episode."""
     query: int = 15
     """Query images of each class."""
+    queries: Literal["balanced", "dirichlet"] = "balanced"
+    """Equally many queries of each class, or as many in all in shares drawn from Dirichlet(2, ..., 2)."""
     episodes: int = 5000
     """Episodes of each target and shot."""
     seed: int = 0
@@ -96,6 +99,7 @@ def run(options: Evaluate) -> Results:
         episodes=options.episodes,
         seed=options.seed,
         prototype=options.prototype,
+        queries=options.queries,
     )
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
@@ -115,7 +119,7 @@ def run(options: Evaluate) -> Results:
         "batch_size": options.batch_size,
         "workers": options.workers,
     }
-    results = evaluate(backbone, targets, also=options.also, strict=options.strict, **shared)
+    results = evaluate(backbone, targets, heads=options.head, strict=options.strict, **shared)
     if adaptation is None or options.method is None:
         return results
     from cplsr.methods.measure import measure_adaptation, with_adaptation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from cplsr.adapters.store import AdapterInfo
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
+    from cplsr.episodes.heads import Head
     from cplsr.evaluation.embed import Embeddings
     from cplsr.evaluation.evaluate import EpisodeSettings
 
@@ -33,7 +35,7 @@ def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> 
 def describe_settings(
     backbone: Backbone,
     stored: list[tuple[str, AdapterInfo]],
-    also: Sequence[str],
+    heads: Sequence[Head],
     settings: EpisodeSettings,
     match_shot: bool,
 ) -> dict[str, Any]:
@@ -45,11 +47,12 @@ def describe_settings(
              "fingerprint": info.fingerprint, "train_shot": info.info.get("shot")}
             for name, info in stored
         ],
-        "also": list(also),
+        "heads": [{"name": head.name, **asdict(head)} for head in heads],  # type: ignore[call-overload]
         "shots": list(settings.shots),
         "way": settings.way,
         "query": settings.query,
         "episodes": settings.episodes,
+        "queries": settings.queries,
         "seed": settings.seed,
         "match_shot": match_shot,
         "prototype": settings.prototype,

@@ -16,7 +16,11 @@ FROZEN = "frozen"
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one target at one shot; accuracy and its 95 % half-width in percent."""
+    """One method on one target at one shot; accuracy and its 95 % half-width in percent.
+
+    together: whether the method sees the queries of an episode together.
+    queries: how the queries are spread over the classes of an episode.
+    """
 
     method: str
     target: str
@@ -28,6 +32,8 @@ class Row:
     train_shot: int | None
     accuracy: float
     ci95: float | None
+    together: bool = False
+    queries: str = "balanced"
 
 
 @dataclass(frozen=True)
