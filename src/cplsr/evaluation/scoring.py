@@ -42,7 +42,7 @@ GATHERED_BYTES = 1 << 19
 GRAM_BYTES = 1 << 29
 """Most memory that the products of all pairs of images may take: those of 11,585 images."""
 
-GATHERING, LOOKING_UP, SMALL_PRODUCT = 18.0, 100.0, 2.5
+GATHERING, LOOKING_UP, SMALL_PRODUCT = 18.0, 300.0, 2.5
 """What it costs to gather a number of an embedding, to look up a product, and to multiply in the small products of an
 episode, in multiplications of a large matrix product; measured on an AMD EPYC (Zen 3)."""
 
