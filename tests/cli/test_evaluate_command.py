@@ -162,20 +162,20 @@ def test_no_figure_is_cut_short_on_a_narrow_screen(model, images, monkeypatch, c
 def test_other_classifiers_answer_the_same_episodes(tmp_path, model, images, capsys):
     out = tmp_path / "results.json"
 
-    main([*common(model), "--target", f"[odd]={images}", "--shots", "1", "2", "--also", "logistic", "knn",
+    main([*common(model), "--target", f"[odd]={images}", "--shots", "1", "2", "--head", "prototypes", "logistic", "knn",
           "--out", str(out)])  # fmt: skip
 
     results = json.loads(out.read_text(encoding="utf-8"))
-    assert [row["method"] for row in results["paired"]] == ["frozen+logistic", "frozen+knn"] * 2
-    knn = {row["shot"]: row["accuracy"] for row in results["rows"] if row["method"] == "frozen+knn"}
+    assert [row["method"] for row in results["paired"]] == ["frozen logistic", "frozen knn"] * 2
+    knn = {row["shot"]: row["accuracy"] for row in results["rows"] if row["method"] == "frozen knn"}
     frozen = {row["shot"]: row["accuracy"] for row in results["rows"] if row["method"] == "frozen"}
     assert knn[1] == frozen[1]  # the nearest image is the nearest prototype
     printed = capsys.readouterr().out
     lines = {line.partition(":")[0]: line for line in printed.splitlines() if "lowest recall (shot 2): [odd] " in line}
-    assert set(lines) == {"frozen", "frozen+logistic", "frozen+knn"}
+    assert set(lines) == {"frozen", "frozen logistic", "frozen knn"}
     mean = sum(row["ece"] for row in results["calibration"] if row["method"] == "frozen") / 2
     assert f"mean ECE {mean:.3f}" in lines["frozen"]
-    assert "ECE" not in lines["frozen+knn"]
+    assert "ECE" not in lines["frozen knn"]
     counted = next(row for row in results["confusion"] if (row["method"], row["shot"]) == ("frozen", 2))
     hardest = counted["classes"][counted["recall"].index(min(counted["recall"]))]
     assert f"[odd] {hardest} {min(counted['recall']):.0%}" in lines["frozen"]

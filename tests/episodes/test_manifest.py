@@ -52,6 +52,28 @@ def test_episodes_are_found_among_images_in_another_order(manifest):
     assert names_there == [IDENTITIES[i] for i in here.query.ravel()]
 
 
+def test_uneven_queries_are_drawn_again_too(tmp_path):
+    manifest = make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11, queries="dirichlet")
+    manifest.write(tmp_path / "episodes.json")
+
+    read = read_manifest(tmp_path / "episodes.json")
+
+    there, here = read.episodes(IDENTITIES[::-1]), manifest.episodes()
+    np.testing.assert_array_equal(79 - there.query, here.query)
+    np.testing.assert_array_equal(there.targets, here.targets)
+    with pytest.raises(InputError, match="differ"):
+        dataclasses.replace(read, queries="balanced").episodes()
+
+
+def test_a_manifest_from_before_there_were_uneven_queries_is_read(tmp_path, manifest):
+    manifest.write(tmp_path / "episodes.json")
+    content = json.loads((tmp_path / "episodes.json").read_text(encoding="utf-8"))
+    del content["queries"]
+    (tmp_path / "episodes.json").write_text(json.dumps(content), encoding="utf-8")
+
+    assert read_manifest(tmp_path / "episodes.json") == manifest
+
+
 def test_missing_images_are_named(manifest):
     with pytest.raises(InputError, match=r"1 of the manifest's 80 .*picture ü0"):
         manifest.episodes(IDENTITIES[1:])

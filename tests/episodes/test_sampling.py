@@ -55,6 +55,81 @@ GOLDEN_SUPPORT = [[[14, 17], [52, 49], [33, 34]], [[23, 21], [15, 14], [59, 56]]
 GOLDEN_QUERY = [[[16, 9], [50, 48], [32, 30]], [[22, 20], [16, 13], [57, 62]]]
 
 
+def test_golden_values_of_uneven_queries():
+    labels = [name for name in "abcdefg" for _ in range(9)]
+
+    episodes = EpisodeSampler(labels, way=3, shot=2, query=2, seed=2024, queries="dirichlet").draw(2)
+
+    assert episodes.classes.tolist() == GOLDEN_CLASSES
+    assert episodes.support.tolist() == GOLDEN_SUPPORT
+    assert episodes.targets.tolist() == GOLDEN_TARGETS
+    assert episodes.query.tolist() == GOLDEN_UNEVEN
+
+
+GOLDEN_TARGETS = [[0, 1, 2, 2, 2, 2], [0, 0, 0, 1, 1, 2]]
+GOLDEN_UNEVEN = [[16, 50, 32, 30, 28, 27], [22, 20, 24, 16, 13, 57]]
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+@settings(deadline=None, max_examples=25)
+@given(sizes=SIZES, shot=st.integers(1, 3), query=st.integers(1, 3), seed=st.integers(0, 2**64 - 1))
+def test_uneven_queries_are_distinct_rightly_labeled_and_as_many_in_all(groups, sizes, shot, query, seed):
+    sizes = [size + (4 if groups else 0) for size in sizes]  # groups leave fewer images to ask about
+    labels = label_vector(sizes)
+    options = {"way": 3, "shot": shot, "query": query, "seed": seed}
+    if groups:
+        options["groups"] = np.arange(len(labels)) // groups
+
+    episodes = EpisodeSampler(labels, **options, queries="dirichlet").draw(20)
+
+    assert episodes.query.shape == episodes.asked.shape == episodes.truth.shape == (20, 3 * query)
+    np.testing.assert_array_equal(
+        labels[episodes.query], np.take_along_axis(episodes.classes, episodes.targets, axis=1)
+    )
+    for number in range(20):
+        images = [*episodes.support[number].ravel(), *episodes.query[number]]
+        assert len(set(images)) == 3 * (shot + query)
+        if groups:
+            own = {image // groups for image in episodes.support[number].ravel()}
+            assert not own & {image // groups for image in episodes.query[number]}
+    if not groups:
+        balanced = EpisodeSampler(labels, **options).draw(20)
+        np.testing.assert_array_equal(balanced.support, episodes.support)
+        np.testing.assert_array_equal(balanced.classes, episodes.classes)
+    part = episodes[3:5]
+    np.testing.assert_array_equal(part.truth, episodes.truth[3:5])
+
+
+def test_shares_of_uneven_queries_are_those_of_a_dirichlet_distribution():
+    labels = np.repeat(np.arange(6), 200)
+
+    episodes = EpisodeSampler(labels, way=5, shot=1, query=15, queries="dirichlet").draw(4000)
+
+    counts = (episodes.targets[:, :, None] == np.arange(5)).sum(axis=1)
+    # A share has mean 1/5 and variance (1/5 · 4/5) / 11, for all places alike.
+    np.testing.assert_allclose(counts.mean(axis=0), 15, atol=0.5)
+    np.testing.assert_allclose(counts.std(axis=0) / 75, (4 / 25 / 11) ** 0.5, rtol=0.04)
+    assert stats.kstest(counts[:, 2] / 75, stats.beta(2, 8).cdf).statistic < 0.05
+
+
+def test_a_small_class_leaves_its_share_to_the_others():
+    labels = np.repeat(np.arange(3), [7, 7, 300])
+
+    episodes = EpisodeSampler(labels, way=3, shot=2, query=5, queries="dirichlet").draw(300)
+
+    for class_, most in ((0, 5), (1, 5), (2, 15)):
+        asked = (labels[episodes.query] == class_).sum(axis=1)
+        assert asked.max() <= most
+    assert (labels[episodes.query] == 2).sum(axis=1).min() >= 5
+
+
+def test_even_queries_stand_class_by_class():
+    episodes = EpisodeSampler(np.arange(60) % 6, way=3, query=2).draw(4)
+
+    assert episodes.truth.tolist() == [[0, 0, 1, 1, 2, 2]] * 4
+    np.testing.assert_array_equal(episodes.asked.reshape(4, 3, 2), episodes.query)
+
+
 def test_another_process_draws_the_same():
     code = (
         "import numpy as np; from cplsr.episodes.sampling import EpisodeSampler; np.random.seed(7); "

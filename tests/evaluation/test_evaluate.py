@@ -5,13 +5,14 @@ import pytest
 
 from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.store import load_adapter, save_adapter
+from cplsr.episodes.heads import make_head
+from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
 from cplsr.evaluation.evaluate import Method, evaluate, evaluate_embeddings
-from cplsr.evaluation.shallow import knn_votes, logistic_logits
+from cplsr.evaluation.scoring import Scoring
 from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
@@ -31,7 +32,7 @@ def stored(backbone, tmp_path):
 def accuracies(backbone, domain, shot):
     embeddings = embed_domain(backbone, domain, workers=0)
     episodes = EpisodeSampler(embeddings.labels, way=4, shot=shot, query=5, seed=3).draw(40)
-    return 100 * episode_accuracies(embeddings.vectors, episodes)
+    return 100 * Scoring(embeddings.vectors).accuracies(episodes)
 
 
 def test_frozen_rows_are_the_accuracies(backbone, plain_domain):
@@ -153,29 +154,55 @@ def test_an_image_is_decoded_once_for_all_models(backbone, plain_domain, counted
     assert backbone.seen == 180
 
 
-def test_shallow_classifiers_stand_on_the_frozen_embeddings(backbone, plain_domain, stored):
+def test_every_model_answers_with_every_head(backbone, plain_domain, stored):
     domain = plain_domain()
 
     results = evaluate(
         backbone,
         {"one": domain},
         adapters=[("CP", stored("cp"))],
-        also=("knn", "logistic"),
+        heads=("knn", Ridge(penalty=2.0), "prototypes", "em"),
         settings=SETTINGS,
         workers=0,
     )
 
-    assert results.methods == ("frozen", "frozen+knn", "frozen+logistic", "CP")
+    heads = ("", " knn", " ridge", " em")
+    assert results.methods == tuple(model + head for model in ("frozen", "CP") for head in heads)
+    assert [row.shot for row in results.rows] == [1] * 8 + [3] * 8
+    assert {row.method for row in results.rows if row.together} == {"frozen em", "CP em"}
+    assert {row["name"] for row in results.settings["heads"]} == {"prototypes", "knn", "ridge", "em"}
     vectors = embed_domain(backbone, domain, workers=0).vectors
     episodes = EpisodeSampler(domain.labels, way=4, shot=3, query=5, seed=3).draw(40)
-    for name, scores in (("frozen+knn", knn_votes), ("frozen+logistic", logistic_logits)):
-        right = np.concatenate([part.correct() for part in scores(vectors, episodes)]).mean()
-        assert results.row(name, "one", 3).accuracy == pytest.approx(100 * right)
-        assert results.paired_row(name, "one", 3).against == "frozen"
-    with pytest.raises(InputError, match=r"'frozen\+knn' is taken"):
-        evaluate(backbone, {"one": domain}, adapters=[("frozen+knn", stored("x"))], also=("knn",), settings=SETTINGS)
-    with pytest.raises(InputError, match="'svm' is not known: give logistic or knn"):
-        evaluate(backbone, {"one": domain}, also=("svm",), settings=SETTINGS)
+    for name, head in (("knn", make_head("knn")), ("ridge", Ridge(penalty=2.0)), ("em", make_head("em"))):
+        right = Scoring(vectors).accuracies(episodes, head).mean()
+        assert results.row(f"frozen {name}", "one", 3).accuracy == pytest.approx(100 * right)
+        assert results.paired_row(f"frozen {name}", "one", 3).against == "frozen"
+
+
+def test_heads_that_make_no_sense_are_refused(backbone, plain_domain, stored):
+    targets = {"one": plain_domain()}
+
+    with pytest.raises(InputError, match="'frozen knn' is taken"):
+        evaluate(backbone, targets, adapters=[("frozen knn", stored("x"))], heads=("knn",), settings=SETTINGS)
+    with pytest.raises(InputError, match="'rigde' is not known: did you mean 'ridge'"):
+        evaluate(backbone, targets, heads=("rigde",), settings=SETTINGS)
+    with pytest.raises(InputError, match="each once"):
+        evaluate(backbone, targets, heads=("knn", "knn"), settings=SETTINGS)
+    with pytest.raises(InputError, match="lda needs 2 images of some class"):
+        evaluate(backbone, targets, heads=("lda",), settings=SETTINGS, workers=0)
+
+
+def test_uneven_queries_have_the_same_support_and_say_so(backbone, plain_domain):
+    settings = dataclasses.replace(SETTINGS, queries="dirichlet")
+
+    results = evaluate(backbone, {"one": plain_domain()}, settings=settings, workers=0)
+
+    embeddings = embed_domain(backbone, plain_domain(), workers=0)
+    episodes = EpisodeSampler(embeddings.labels, way=4, shot=3, query=5, seed=3, queries="dirichlet").draw(40)
+    row = results.row("frozen", "one", 3)
+    assert row.accuracy == pytest.approx(100 * Scoring(embeddings.vectors).accuracies(episodes).mean())
+    assert row.queries == results.settings["queries"] == "dirichlet"
+    assert sum(map(sum, results.confusion_row("frozen", "one", 3).counts)) == 40 * 4 * 5
 
 
 @pytest.mark.filterwarnings("ignore:left out 1 of the classes")
@@ -184,7 +211,7 @@ def test_confusion_and_calibration_belong_to_the_accuracies(backbone, plain_doma
     domain = domain.select([*np.flatnonzero(domain.labels != 2).tolist(), 2, 8])  # and one of 2
     settings = EpisodeSettings(shots=(1,), way=4, query=4, episodes=50)
 
-    results = evaluate(backbone, {"one": domain}, also=("logistic", "knn"), settings=settings, workers=0)
+    results = evaluate(backbone, {"one": domain}, heads=("prototypes", "logistic", "knn"), settings=settings, workers=0)
 
     for row in results.confusion:
         counts = np.array(row.counts)
@@ -192,13 +219,13 @@ def test_confusion_and_calibration_belong_to_the_accuracies(backbone, plain_doma
         assert counts.sum() == 50 * 4 * 4
         assert 100 * np.trace(counts) / counts.sum() == pytest.approx(results.row(row.method, "one", 1).accuracy)
         np.testing.assert_allclose(row.recall, np.diag(counts) / counts.sum(axis=1))
-    assert [row.method for row in results.confusion] == ["frozen", "frozen+logistic", "frozen+knn"]
+    assert [row.method for row in results.confusion] == ["frozen", "frozen logistic", "frozen knn"]
     for row in results.calibration:
         assert sum(part.share for part in row.bins) == pytest.approx(1)
         right = sum(part.share * part.accuracy for part in row.bins)
         assert 100 * right == pytest.approx(results.row(row.method, "one", 1).accuracy)
         assert row.ece == pytest.approx(sum(part.share * abs(part.accuracy - part.confidence) for part in row.bins))
-    assert [(row.method, row.temperature) for row in results.calibration] == [("frozen", 20), ("frozen+logistic", 1)]
+    assert [(row.method, row.temperature) for row in results.calibration] == [("frozen", 20), ("frozen logistic", 1)]
 
 
 def test_an_adapter_trained_otherwise_is_flagged(backbone, plain_domain, stored):

@@ -70,6 +70,7 @@ def test_the_file_has_the_documented_keys(tmp_path, results):
     }  # fmt: skip
     assert list(content["rows"][0]) == [
         "method", "target", "shot", "way", "query", "episodes", "seed", "train_shot", "accuracy", "ci95",
+        "together", "queries",
     ]  # fmt: skip
     assert list(content["paired"][0]) == ["method", "against", "target", "shot", "difference", "ci95", "wins"]
     assert content["confusion"] == [

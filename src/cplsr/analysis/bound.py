@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 from numpy import ndarray
 
+from cplsr.episodes.prototypes import unit
 from cplsr.errors import InputError
 from cplsr.records.analysis import BoundTerms
 
@@ -55,11 +56,9 @@ def bound_terms(moments: UnitMoments, *, shot: int, way: int) -> BoundTerms:
 
 def unit_length(vectors: Vectors) -> Float64[ndarray, "images dim"]:
     """ψ̃ = ψ/‖ψ‖ in float64; an embedding of zeros has no direction and is refused."""
-    wide = vectors.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+    if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
         raise InputError("an embedding is all zeros or not finite, so it cannot be scaled to length one: leave it out")
-    return wide / lengths
+    return unit(vectors.astype(np.float64))
 
 
 def unit_moments(vectors: Vectors, labels: Labels) -> UnitMoments:
@@ -67,8 +66,8 @@ def unit_moments(vectors: Vectors, labels: Labels) -> UnitMoments:
 
     tr Σ_c is the mean of ‖ψ̃ − μ_c‖², which for unit vectors is 1 − ‖μ_c‖² without its cancellation.
     """
-    unit = unit_length(vectors)
-    members = [unit[labels == label] for label in np.unique(labels)]
+    scaled = unit_length(vectors)
+    members = [scaled[labels == label] for label in np.unique(labels)]
     if len(members) < 2:
         raise InputError(f"embeddings of {len(members)} classes were given: distances between classes need at least 2")
     means = np.stack([rows.mean(axis=0) for rows in members])

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from cplsr.classifier.leave_one_out import judgeable, unit
+from cplsr.classifier.leave_one_out import judgeable
 from cplsr.classifier.prototype_classifier import PrototypeClassifier
 from cplsr.classifier.support_report import Share, judge_support
+from cplsr.episodes.prototypes import unit
 
 if TYPE_CHECKING:
     from cplsr.classifier.few_shot_classifier import FewShotClassifier

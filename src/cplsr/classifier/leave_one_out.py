@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from cplsr.episodes.prototypes import TEMPERATURE
+from cplsr.episodes.prototypes import TEMPERATURE, unit
 
 LOWEST, HIGHEST = 0.1, 1000.0
 """Between these the temperature is sought."""
@@ -36,12 +36,6 @@ class Judged:
     rows: Int64[ndarray, "images"]
     labels: Int64[ndarray, "images"]
     cosines: Float64[ndarray, "images classes"]
-
-
-def unit(vectors: Float64[ndarray, "rows dim"]) -> Float64[ndarray, "rows dim"]:
-    """Scale each row to length one; a zero vector stays zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def judgeable(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cplsr.classifier.leave_one_out import as_if_whole, calibrated_temperature, calibration_rows, leave_one_out, unit
+from cplsr.classifier.leave_one_out import as_if_whole, calibrated_temperature, calibration_rows, leave_one_out
 from cplsr.declared import fit
+from cplsr.episodes.prototypes import unit
 from cplsr.errors import InputError
 from cplsr.settings.episodes import PrototypeKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -35,8 +35,9 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
     adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
-    also: tuple[Literal["logistic", "knn"], ...] = ()
-    """Other classifiers on the frozen embeddings, on the same episodes: logistic regression, nearest neighbors."""
+    head: tuple[str, ...] = ("prototypes",)
+    """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn; and centered, em, bd_cspn, alpha_tim,
+    which see the queries of an episode together."""
     match_shot: bool = False
     """Measure each adapter only at the shot it was trained for."""
     method: str | None = None
@@ -96,7 +97,7 @@ def run(options: Evaluate) -> Results:
         "batch_size": options.batch_size,
         "workers": options.workers,
     }
-    results = evaluate(backbone, targets, also=options.also, strict=options.strict, **shared)
+    results = evaluate(backbone, targets, heads=options.head, strict=options.strict, **shared)
     if adaptation is None or options.method is None:
         return results
     from cplsr.methods.measure import measure_adaptation, with_adaptation

@@ -40,14 +40,14 @@ def distinct_below(words: UInt32[ndarray, "draws rows"], sizes: Int64[ndarray, "
 
     These are the first steps of a Fisher-Yates shuffle of 0, ..., size − 1, for all columns at once. The shuffled array
     is never made: a slot holds its own number until some step moves another one there, and a column remembers only
-    its few moves. Every ordered choice is equally likely. Sizes must be at least the number of draws.
+    its few moves. Every ordered choice is equally likely. Draws beyond a column's size have no meaning.
     """
     draws, rows = words.shape
     drawn = np.empty((draws, rows), dtype=np.int32)
     slots = np.empty((draws, rows), dtype=np.int32)  # where each step puts the number of its own slot...
     moved = np.repeat(np.arange(draws, dtype=np.int32)[:, None], rows, axis=1)  # ...and which number that is
     for step in range(draws):
-        target = below(words[step], sizes - step)
+        target = below(words[step], np.maximum(sizes - step, 1))
         target += step
         drawn[step] = slots[step] = target
         earlier, column = _true_cells(slots[:step] == slots[step])

@@ -45,17 +45,19 @@ class GroupedClasses:
         classes: Int32[ndarray, "episodes way"],
         support: Int32[ndarray, "shot episodes way"],
         words: UInt32[ndarray, "query columns"],
+        counts: Int64[ndarray, "episodes way"],
     ) -> tuple[Int32[ndarray, "query episodes way"], Bool[ndarray, "episodes"]]:
         """Query images from outside all support groups of their episode, and which episodes had enough of them.
 
         Images are places within their class. The draw is made among the allowed images only, so each choice of
-        queries is equally likely; episodes that did not work out hold no meaning.
+        queries is equally likely. Of each class the first `counts` queries are meant; the others, and episodes that did
+        not work out, have no meaning.
         """
         episodes, way = classes.shape
         query = len(words)
         forbidden = self._forbidden(classes, self._members[self._starts[classes] + support])
         allowed = self._sizes[classes].reshape(-1) - (forbidden < self._padding).sum(axis=1)
-        worked = allowed >= query
+        worked = allowed >= counts.reshape(-1)
         ranks = distinct_below(words, np.where(worked, allowed, query))
         # A rank among the allowed images becomes a place by stepping over the forbidden places below it, in order.
         for column in range(forbidden.shape[1]):

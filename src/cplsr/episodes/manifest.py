@@ -15,6 +15,7 @@ from numpy import ndarray
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.files import write_json
+from cplsr.settings.episodes import Queries
 
 FORMAT = "cplsr episodes 1"
 
@@ -36,11 +37,18 @@ class EpisodeManifest:
     labels: tuple[str | int, ...]
     groups: tuple[str | int, ...] | None
     checksum: str
+    queries: Queries = "balanced"
 
     def episodes(self, identities: Sequence[str] | None = None) -> Episodes:
         """The episodes, as indices into `identities` where these are given, else into the manifest's own list."""
         sampler = EpisodeSampler(
-            self.labels, way=self.way, shot=self.shot, query=self.query, seed=self.seed, groups=self.groups
+            self.labels,
+            way=self.way,
+            shot=self.shot,
+            query=self.query,
+            seed=self.seed,
+            groups=self.groups,
+            queries=self.queries,
         )
         episodes = sampler.draw(self.count)
         if episodes_checksum(episodes) != self.checksum:
@@ -51,7 +59,7 @@ class EpisodeManifest:
         if identities is None:
             return episodes
         places = self._places_in(identities)
-        return Episodes(places[episodes.support], places[episodes.query], episodes.classes)
+        return Episodes(places[episodes.support], places[episodes.query], episodes.classes, episodes.targets)
 
     def write(self, path: Path | str) -> None:
         """Write the manifest as JSON, whole or not at all."""
@@ -78,11 +86,13 @@ def make_manifest(
     query: int = 15,
     seed: int = 0,
     groups: Sequence[str | int] | Shaped[ndarray, "images"] | None = None,
+    queries: Queries = "balanced",
 ) -> EpisodeManifest:
     """Draw episodes and note what they depend on."""
     if len(labels) != len(identities):
         raise InputError(f"{len(labels)} labels and {len(identities)} identities were given: give one each per image")
-    episodes = EpisodeSampler(labels, way=way, shot=shot, query=query, seed=seed, groups=groups).draw(count)
+    sampler = EpisodeSampler(labels, way=way, shot=shot, query=query, seed=seed, groups=groups, queries=queries)
+    episodes = sampler.draw(count)
     return EpisodeManifest(
         way=way,
         shot=shot,
@@ -93,27 +103,30 @@ def make_manifest(
         labels=_plain(labels),
         groups=None if groups is None else _plain(groups),
         checksum=episodes_checksum(episodes),
+        queries=queries,
     )
 
 
 def read_manifest(path: Path | str) -> EpisodeManifest:
-    """Read what `EpisodeManifest.write` wrote."""
+    """Read what `EpisodeManifest.write` wrote, earlier versions included."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as an episode manifest: {error}") from error
     names = {field.name for field in fields(EpisodeManifest)}
-    if not isinstance(content, dict) or content.get("format") != FORMAT or set(content) != names | {"format"}:
+    known = isinstance(content, dict) and content.get("format") == FORMAT
+    if not known or set({"queries": "balanced", **content}) != names | {"format"}:
         raise InputError(f"{path} is not an episode manifest of the format {FORMAT!r}: give a file written by cplsr")
     content["identities"], content["labels"] = tuple(content["identities"]), tuple(content["labels"])
     content["groups"] = None if content["groups"] is None else tuple(content["groups"])
-    return EpisodeManifest(**{name: content[name] for name in names})
+    return EpisodeManifest(**{name: content[name] for name in names if name in content})
 
 
 def episodes_checksum(episodes: Episodes) -> str:
     """SHA-256 of the index arrays, the same on every platform."""
     digest = hashlib.sha256()
-    for array in (episodes.support, episodes.query):
+    uneven = () if episodes.targets is None else (episodes.targets,)
+    for array in (episodes.support, episodes.query, *uneven):
         digest.update(f"{array.shape}".encode())
         digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
     return digest.hexdigest()

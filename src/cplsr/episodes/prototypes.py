@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
+from numpy import ndarray
 from torch import Tensor
 
 from cplsr.settings.episodes import PrototypeKind
@@ -16,6 +18,12 @@ def normalize(vectors: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim
     """Scale each vector to length one. A zero vector stays zero, and so does its influence: no division by zero."""
     lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(lengths > 0, lengths, 1)
+
+
+def unit(vectors: Float64[ndarray, "*batch dim"]) -> Float64[ndarray, "*batch dim"]:
+    """The same for numpy's arrays."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def prototypes(

@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Int32, Int64, Shaped
 from numpy import ndarray
 
+from cplsr.declared import fit
 from cplsr.episodes.draws import distinct_below, philox_words
 from cplsr.episodes.groups import GroupedClasses
 from cplsr.errors import InputError
+from cplsr.settings.episodes import Queries
 
 CHUNK = 1250
 """Episodes drawn at a time: enough to hide the cost of a call, few enough to stay near the processor's cache."""
@@ -21,18 +23,25 @@ CHUNK = 1250
 ATTEMPTS = 1000
 """How often an episode is drawn again when its support set leaves too few images of other groups to ask about."""
 
+"""Equally many queries of each class, or as many in all, their shares drawn from Dirichlet(2, ..., 2)."""
+
+UNEVEN = 2**33
+"""First of the streams of random words for the shares, and for the queries beyond the balanced number."""
+
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
     """Index arrays into the label vector that the episodes were drawn from.
 
     `classes` holds the labels themselves, in the order of the `way` axis; `episodes.support[e, c]` are images of class
-    `episodes.classes[e, c]`.
+    `episodes.classes[e, c]`, and so are `episodes.query[e, c]`. Where the classes have different numbers of queries,
+    these stand in a row, and `targets` says which place on the `way` axis is the class of each.
     """
 
     support: Int64[ndarray, "episodes way shot"]
-    query: Int64[ndarray, "episodes way query"]
+    query: Int64[ndarray, "episodes *queries"]
     classes: Shaped[ndarray, "episodes way"]
+    targets: Int64[ndarray, "episodes queries"] | None = None
 
     def __len__(self) -> int:
         """How many episodes there are."""
@@ -40,7 +49,8 @@ class Episodes:
 
     def __getitem__(self, part: slice) -> Episodes:
         """Some of the episodes."""
-        return Episodes(self.support[part], self.query[part], self.classes[part])
+        targets = None if self.targets is None else self.targets[part]
+        return Episodes(self.support[part], self.query[part], self.classes[part], targets)
 
     @property
     def way(self) -> int:
@@ -54,8 +64,20 @@ class Episodes:
 
     @property
     def queries_per_class(self) -> int:
-        """Query images of each class."""
-        return self.query.shape[2]
+        """Query images of each class, on average."""
+        return self.asked.shape[1] // self.way
+
+    @property
+    def asked(self) -> Int64[ndarray, "episodes queries"]:
+        """All query images of each episode in a row, class by class."""
+        return self.query.reshape(len(self), int(np.prod(self.query.shape[1:])))
+
+    @property
+    def truth(self) -> Int64[ndarray, "episodes queries"]:
+        """The place on the `way` axis of the class of each query."""
+        if self.targets is not None:
+            return self.targets
+        return np.broadcast_to(np.repeat(np.arange(self.way), self.query.shape[2]), self.asked.shape)
 
 
 class EpisodeSampler:
@@ -69,6 +91,10 @@ class EpisodeSampler:
     With `groups` (a patient, a lesion: one value per image) no group is in both the support and the query set of an
     episode. The support set is drawn first; queries come from the images of all other groups.
 
+    With `queries="dirichlet"` an episode has the classes and the support set that it has anyway and way · query queries
+    in all, but the classes' shares of them are drawn from Dirichlet(2, ..., 2); a class that has too few images for its
+    share leaves the rest to the others.
+
     A class with too few images is left out with a warning and listed in `left_out`.
     """
 
@@ -81,6 +107,7 @@ class EpisodeSampler:
         query: int = 15,
         seed: int = 0,
         groups: Sequence[Hashable] | Shaped[ndarray, "images"] | None = None,
+        queries: Queries = "balanced",
     ) -> None:
         for name, value in (("way", way), ("shot", shot), ("query", query)):
             if value < 1:
@@ -88,6 +115,7 @@ class EpisodeSampler:
         if not 0 <= seed < 2**64:
             raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
         self.way, self.shot, self.query, self.seed = way, shot, query, seed
+        self.queries: Queries = fit(queries, Queries, "queries")
 
         names, codes = number_by_first_appearance(labels)
         images = _images_by_class(codes, len(names))
@@ -116,52 +144,98 @@ class EpisodeSampler:
             raise InputError(f"{count} episodes from number {first} were asked for: both must be at least 0")
         support = np.empty((count, self.way, self.shot), dtype=np.int64)
         query = np.empty((count, self.way, self.query), dtype=np.int64)
+        targets = None if self.queries == "balanced" else np.empty((count, self.way * self.query), dtype=np.int64)
         names = np.empty((count, self.way), dtype=self._names.dtype)
         for begin in range(0, count, CHUNK):
             part = slice(begin, min(begin + CHUNK, count))
-            classes, positions = self._draw_places(part.stop - begin, first + begin)
-            indices = self._images[self._starts[classes] + positions].transpose(1, 2, 0)
-            support[part], query[part] = indices[:, :, : self.shot], indices[:, :, self.shot :]
+            classes, places, counts = self._draw_places(part.stop - begin, first + begin)
+            # Places beyond what a class is asked about have no meaning, and only those can point past the end.
+            indices = self._images.take(self._starts[classes] + places, mode="clip").transpose(1, 2, 0)
+            support[part], drawn = indices[:, :, : self.shot], indices[:, :, self.shot :]
+            if targets is None:
+                query[part] = drawn
+            else:
+                meant = np.arange(drawn.shape[2]) < counts[:, :, None]
+                query[part] = drawn[meant].reshape(query[part].shape)
+                targets[part] = np.nonzero(meant)[1].reshape(targets[part].shape)
             names[part] = self._names[classes]
-        return Episodes(support, query, names)
+        return Episodes(support, query if targets is None else query.reshape(targets.shape), names, targets)
 
-    def _words(self, count: int, first: int, stream: int = 0) -> tuple[ndarray, ndarray]:
-        """Random words for the classes (way, episodes) and for the images (shot + query, episodes · way)."""
+    def _words(self, count: int, first: int, stream: int = 0) -> tuple[ndarray, ndarray, ndarray | None]:
+        """Random words for the classes (way, episodes), for the images (shot + query, episodes · way), for the shares.
+
+        With uneven queries there are words for as many images as a class may be asked about.
+        """
         each = self.shot + self.query
         words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=stream)
-        for_images = words[:, self.way :].reshape(count, self.way, each).transpose(2, 0, 1)
-        return np.ascontiguousarray(words[:, : self.way].T), for_images.reshape(each, -1)
+        for_classes, for_images = np.ascontiguousarray(words[:, : self.way].T), self._by_image(words[:, self.way :])
+        if self.queries == "balanced":
+            return for_classes, for_images, None
+        beyond = self.way * self.query * (self.way - 1)
+        words = philox_words(self.seed, count, 2 * self.way + beyond, first=first, stream=UNEVEN + stream)
+        more = self._by_image(words[:, 2 * self.way :])
+        return for_classes, np.concatenate([for_images, more]), words[:, : 2 * self.way]
+
+    def _by_image(self, words: ndarray) -> ndarray:
+        return words.reshape(len(words), self.way, -1).transpose(2, 0, 1).reshape(-1, len(words) * self.way)
+
+    def _counts(self, classes: Int32[ndarray, "episodes way"], words: ndarray | None) -> Int64[ndarray, "episodes way"]:
+        """Queries of each class.
+
+        The shares are gamma variates of shape 2, that is, −ln of the product of two uniform ones; they are rounded to
+        whole queries by largest remainder.
+        """
+        if words is None:
+            return np.full(classes.shape, self.query, dtype=np.int64)
+        uniform = (words.astype(np.float64) + 0.5) / 2**32
+        shares = -np.log(uniform[:, : self.way] * uniform[:, self.way :])
+        exact = self.way * self.query * shares / shares.sum(axis=1, keepdims=True)
+        counts = exact.astype(np.int64)
+        ranks = np.argsort(np.argsort(counts - exact, axis=1, kind="stable"), axis=1)  # largest remainder first
+        counts += ranks < self.way * self.query - counts.sum(axis=1, keepdims=True)
+        room = self._sizes[classes] - self.shot
+        counts = np.minimum(counts, room)
+        for place in range(self.way):
+            lacking = self.way * self.query - counts.sum(axis=1)
+            counts[:, place] += np.minimum(room[:, place] - counts[:, place], lacking)
+        return counts
 
     def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
         return distinct_below(words, np.full(words.shape[1], len(self._sizes), dtype=np.int64)).T
 
-    def _draw_places(self, count: int, first: int) -> tuple[ndarray, ndarray]:
-        """Classes (episodes, way) and places of the images within their class (shot + query, episodes, way)."""
+    def _draw_places(self, count: int, first: int) -> tuple[ndarray, ndarray, ndarray]:
+        """Classes (episodes, way), places of images within their class (images, episodes, way), queries of each class.
+
+        Of the images the first `shot` are support images; how many of the others are queries the last array says.
+        """
         if self._grouped is not None:
             return self._draw_apart(count, first, self._grouped)
-        for_classes, for_images = self._words(count, first)
+        for_classes, for_images, for_shares = self._words(count, first)
         classes = self._draw_classes(for_classes)
         positions = distinct_below(for_images, self._sizes[classes].reshape(-1))
-        return classes, positions.reshape(-1, count, self.way)
+        return classes, positions.reshape(-1, count, self.way), self._counts(classes, for_shares)
 
-    def _draw_apart(self, count: int, first: int, grouped: GroupedClasses) -> tuple[ndarray, ndarray]:
+    def _draw_apart(self, count: int, first: int, grouped: GroupedClasses) -> tuple[ndarray, ndarray, ndarray]:
         """The same with groups kept apart; an episode that does not work out is drawn again from the next stream."""
         classes = np.empty((count, self.way), dtype=np.int32)
-        positions = np.empty((self.shot + self.query, count, self.way), dtype=np.int32)
+        most = self.query if self.queries == "balanced" else self.way * self.query
+        positions = np.empty((self.shot + most, count, self.way), dtype=np.int32)
+        counts = np.empty((count, self.way), dtype=np.int64)
         missing = np.arange(count)
         for stream in range(ATTEMPTS):
             if len(missing) == 0:
-                return classes, positions
+                return classes, positions, counts
             span = int(missing[-1] - missing[0]) + 1
-            for_classes, for_images = self._words(span, first + int(missing[0]), stream)
+            for_classes, for_images, for_shares = self._words(span, first + int(missing[0]), stream)
             wanted = missing - missing[0]
             for_images = for_images.reshape(-1, span, self.way)[:, wanted].reshape(len(for_images), -1)
             drawn_classes = self._draw_classes(for_classes[:, wanted])
             support = distinct_below(for_images[: self.shot], self._sizes[drawn_classes].reshape(-1))
             support = support.reshape(self.shot, len(missing), self.way)
-            query, worked = grouped.draw_queries(drawn_classes, support, for_images[self.shot :])
+            drawn_counts = self._counts(drawn_classes, None if for_shares is None else for_shares[wanted])
+            query, worked = grouped.draw_queries(drawn_classes, support, for_images[self.shot :], drawn_counts)
             done = missing[worked]
-            classes[done] = drawn_classes[worked]
+            classes[done], counts[done] = drawn_classes[worked], drawn_counts[worked]
             positions[:, done] = np.concatenate([support, query])[:, worked]
             missing = missing[~worked]
         raise InputError(

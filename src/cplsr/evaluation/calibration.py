@@ -16,7 +16,7 @@ BINS = 15
 
 
 def bin_sums(
-    logits: Float32[ndarray, "episodes way way query"], correct: Bool[ndarray, "episodes way query"]
+    logits: Float32[ndarray, "episodes way *queries"], correct: Bool[ndarray, "episodes *queries"]
 ) -> Float64[ndarray, "3 bins"]:
     """For each bin its number of answers, the sum of their confidences, and how many were right.
 

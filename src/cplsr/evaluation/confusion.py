@@ -8,18 +8,20 @@ from numpy import ndarray
 
 
 def confusion_counts(
-    classes: Int64[ndarray, "episodes way"], predictions: Int64[ndarray, "episodes way query"], count: int
+    classes: Int64[ndarray, "episodes way"],
+    truth: Int64[ndarray, "episodes queries"],
+    predictions: Int64[ndarray, "episodes queries"],
+    count: int,
 ) -> Int64[ndarray, "count count"]:
     """How often a query of class i (row) was taken for class j (column), out of `count` classes.
 
     classes: the class at each place of an episode.
-    predictions: the place that each query was given, queries standing by their true place.
+    truth, predictions: each query's own place, and the place that it was given.
 
     A query can only be taken for a class of its own episode, so a count of 0 may also mean that the two rarely met.
     """
-    predicted = classes[np.arange(len(classes))[:, None, None], predictions]
-    pairs = classes[:, :, None] * count + predicted
-    return np.bincount(pairs.reshape(-1), minlength=count * count).reshape(count, count)
+    own, predicted = (np.take_along_axis(classes, places, axis=1) for places in (truth, predictions))
+    return np.bincount((own * count + predicted).reshape(-1), minlength=count * count).reshape(count, count)
 
 
 def recall(counts: Int64[ndarray, "classes classes"]) -> Float64[ndarray, "classes"]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from numpy import ndarray
 from cplsr.adapters.attach import detach
 from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.environment import versions
-from cplsr.episodes.prototypes import TEMPERATURE
+from cplsr.episodes.heads import Head, make_head
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation.benchmark import EpisodeLogits, episode_logits
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.calibration import bin_means, expected_calibration_error
 from cplsr.evaluation.confusion import recall
@@ -26,7 +27,7 @@ from cplsr.evaluation.embed import Embeddings, Model, embed_many
 from cplsr.evaluation.intervals import mean_interval, paired_difference
 from cplsr.evaluation.provenance import adapter_flags, data_flags, describe_data, describe_settings
 from cplsr.evaluation.scores import EpisodeScores, score_episodes
-from cplsr.evaluation.shallow import KINDS, knn_votes, logistic_logits
+from cplsr.evaluation.scoring import Scoring
 from cplsr.progress import progress_bar
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import (
@@ -53,20 +54,7 @@ class Method:
     name: str
     embeddings: Embeddings
     train_shot: int | None = None
-    classifier: str = "prototypes"
-
-    @property
-    def temperature(self) -> float | None:
-        """Factor that its scores hold already before the softmax; `None` where they are no logits."""
-        return {"prototypes": TEMPERATURE, "logistic": 1.0, "knn": None}[self.classifier]
-
-    def scores(self, episodes: Episodes, settings: EpisodeSettings) -> Iterator[EpisodeLogits]:
-        """Scores of all queries, chunk by chunk."""
-        if self.classifier == "logistic":
-            return logistic_logits(self.embeddings.vectors, episodes)
-        if self.classifier == "knn":
-            return knn_votes(self.embeddings.vectors, episodes)
-        return episode_logits(self.embeddings.vectors, episodes, prototype=settings.prototype)
+    head: Head = field(default_factory=Prototypes)
 
 
 @dataclass
@@ -88,7 +76,7 @@ def evaluate(
     targets: Mapping[str, Domain],
     *,
     adapters: Sequence[tuple[str, str | Path]] = (),
-    also: Sequence[str] = (),
+    heads: Sequence[str | Head] = (Prototypes.name,),
     settings: EpisodeSettings | None = None,
     match_shot: bool = False,
     cache: EmbeddingCache | None = None,
@@ -100,13 +88,15 @@ def evaluate(
 
     targets: domains by the name they get in the results.
     adapters: (name, where it is stored). Each gets rows of its own and paired differences from the frozen backbone.
-    also: other classifiers on the frozen embeddings, each a method of its own such as `frozen+logistic`.
+    heads: how the embeddings of each of them answer, by name or with options of your own; each is a method of its own,
+        such as `frozen ridge`. The paper's prototypes go without saying in a name and stand first.
     match_shot: measure an adapter only at the shot it was trained for; two of one name may then share a line.
     cache: where embeddings are looked up and kept; `None` keeps none.
     """
     settings = settings or EpisodeSettings()
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
-    _check_request(backbone, targets, stored, also, match_shot)
+    chosen = _heads(heads, settings)
+    _check_request(backbone, targets, stored, chosen, match_shot)
     models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
 
     found: list[TargetResults] = []
@@ -116,10 +106,12 @@ def evaluate(
         frozen, *adapted = embed_many(
             backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache
         )
+        named: list[tuple[str, Embeddings, int | None]] = [(FROZEN, frozen, None)]
+        named += [(name, own, info.shot) for (name, info), own in zip(stored, adapted, strict=True)]
         methods = [
-            Method(FROZEN, frozen),
-            *(Method(f"{FROZEN}+{kind}", frozen, classifier=kind) for kind in also),
-            *(Method(name, embeddings, info.shot) for (name, info), embeddings in zip(stored, adapted, strict=True)),
+            Method(method_name(name, backbone.pooling, head), own, shot, head)
+            for name, own, shot in named
+            for head in chosen
         ]
         found.append(evaluate_embeddings(methods, target=target, settings=settings, match_shot=match_shot))
         data[target] = describe_data(domain, frozen)
@@ -129,7 +121,7 @@ def evaluate(
         paired=tuple(row for each in found for row in each.paired),
         confusion=tuple(row for each in found for row in each.confusion),
         calibration=tuple(row for each in found for row in each.calibration),
-        settings=describe_settings(backbone, stored, also, settings, match_shot),
+        settings=describe_settings(backbone, stored, chosen, settings, match_shot),
         versions=versions(),
         data=data,
         flags=tuple(flags),
@@ -146,27 +138,41 @@ def evaluate_embeddings(
     methods = _on_common_images(methods)
     embeddings = methods[0].embeddings
     found = TargetResults()
-    with progress_bar(len(settings.shots) * len(methods), f"measuring {target}", unit="row") as bar:
-        for shot in settings.shots:
-            sampler = episode_sampler(embeddings, target, shot, settings)
-            left_out = [f"class {embeddings.classes[label]} ({n} images)" for label, n in sampler.left_out]
-            found.left_out += [what for what in left_out if what not in found.left_out]
-            episodes = sampler.draw(settings.episodes)
-            first: ndarray | None = None
-            for method in methods:
+    drawn: dict[int, Episodes] = {}
+    for shot in settings.shots:
+        sampler = episode_sampler(embeddings, target, shot, settings)
+        left_out = [f"class {embeddings.classes[label]} ({n} images)" for label, n in sampler.left_out]
+        found.left_out += [what for what in left_out if what not in found.left_out]
+        drawn[shot] = sampler.draw(settings.episodes)
+    first: dict[int, ndarray] = {}
+    with progress_bar(len(drawn) * len(methods), f"measuring {target}", unit="row") as bar:
+        for _, group in groupby(methods, key=lambda method: id(method.embeddings)):
+            same = list(group)
+            scoring = Scoring(same[0].embeddings.vectors)
+            for method, (shot, episodes) in product(same, drawn.items()):
                 bar.update()
                 if match_shot and method.train_shot not in (None, shot):
                     continue
-                scores = score_episodes(method.scores(episodes, settings), episodes, len(embeddings.classes))
+                scores = score_episodes(scoring.scores(episodes, method.head), episodes, len(embeddings.classes))
                 percent = 100 * scores.accuracies
-                found.rows.append(accuracy_row(method.name, target, shot, settings, method.train_shot, percent))
+                row = accuracy_row(method.name, target, shot, settings, method.train_shot, percent)
+                found.rows.append(replace(row, together=method.head.together))
                 found.confusion.append(_confusion_row(method, target, shot, scores))
-                if method.temperature is not None:
-                    found.calibration.append(_calibration_row(method, target, shot, method.temperature, scores))
-                if first is not None:
-                    found.paired.append(difference_row(method.name, methods[0].name, target, shot, percent, first))
-                first = percent if first is None else first
+                if method.head.temperature is not None:
+                    found.calibration.append(_calibration_row(method, target, shot, method.head.temperature, scores))
+                if shot in first:
+                    found.paired.append(
+                        difference_row(method.name, methods[0].name, target, shot, percent, first[shot])
+                    )
+                first.setdefault(shot, percent)
+    for rows in (found.rows, found.paired, found.confusion, found.calibration):
+        rows.sort(key=lambda row: settings.shots.index(row.shot))
     return found
+
+
+def method_name(model: str, pooling: str, head: Head) -> str:
+    """A model's name with its pooling and head, where these are not the paper's: `frozen depth ridge`."""
+    return model + (" depth" if pooling == "depth" else "") + ("" if isinstance(head, Prototypes) else f" {head.name}")
 
 
 def episode_sampler(embeddings: Embeddings, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
@@ -179,6 +185,7 @@ def episode_sampler(embeddings: Embeddings, target: str, shot: int, settings: Ep
             query=settings.query,
             seed=settings.seed,
             groups=embeddings.groups,
+            queries=settings.queries,
         )
     except InputError as error:
         raise InputError(f"{target}: {error}") from error
@@ -200,6 +207,7 @@ def accuracy_row(
         train_shot=train_shot,
         accuracy=interval.mean,
         ci95=interval.half_width,
+        queries=settings.queries,
     )
 
 
@@ -239,7 +247,24 @@ def _on_common_images(methods: Sequence[Method]) -> list[Method]:
     common = reduce(np.intersect1d, [method.embeddings.indices for method in methods])
     if all(len(method.embeddings) == len(common) for method in methods):
         return list(methods)
-    return [replace(method, embeddings=method.embeddings.only(common)) for method in methods]
+    kept = {id(method.embeddings): method.embeddings.only(common) for method in methods}
+    return [replace(method, embeddings=kept[id(method.embeddings)]) for method in methods]
+
+
+def _heads(heads: Sequence[str | Head], settings: EpisodeSettings) -> list[Head]:
+    """Heads by name, prototypes of the kind that was asked for, which stand first."""
+    made = [
+        head
+        if isinstance(head, Head)
+        else Prototypes(settings.prototype)
+        if head == Prototypes.name
+        else make_head(head)
+        for head in heads
+    ]
+    names = [head.name for head in made]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"heads are {names}: give at least one, each once")
+    return sorted(made, key=lambda head: not isinstance(head, Prototypes))
 
 
 @contextmanager
@@ -255,18 +280,14 @@ def _check_request(
     backbone: Backbone,
     targets: Mapping[str, Domain],
     stored: list[tuple[str, AdapterInfo]],
-    also: Sequence[str],
+    heads: Sequence[Head],
     match_shot: bool,
 ) -> None:
     if not targets:
         raise InputError("there is no target to evaluate on: give at least one")
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give it as `adapters`")
-    if wrong := [kind for kind in also if kind not in KINDS]:
-        raise InputError(f"the classifier {wrong[0]!r} is not known: give {' or '.join(KINDS)}")
-    if len(set(also)) < len(also):
-        raise InputError(f"other classifiers are {list(also)}: give each once")
-    taken = {FROZEN, *(f"{FROZEN}+{kind}" for kind in also)}
+    taken = {method_name(FROZEN, backbone.pooling, head) for head in heads}
     seen: set[tuple[str, object]] = set()
     for name, info in stored:
         shot = info.shot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from cplsr.evaluation.intervals import Z95
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.domain import Domain
+    from cplsr.episodes.heads import Head
     from cplsr.evaluation.embed import Embeddings
     from cplsr.records.adapter import AdapterInfo
     from cplsr.records.results import EvaluationSettings, TargetData
@@ -34,7 +36,7 @@ def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> 
 def describe_settings(
     backbone: Backbone,
     stored: list[tuple[str, AdapterInfo]],
-    also: Sequence[str],
+    heads: Sequence[Head],
     settings: EpisodeSettings,
     match_shot: bool,
 ) -> EvaluationSettings:
@@ -46,11 +48,12 @@ def describe_settings(
              "fingerprint": info.fingerprint, "train_shot": info.shot}
             for name, info in stored
         ],
-        "also": list(also),
+        "heads": [{"name": head.name, **asdict(head)} for head in heads],  # type: ignore[call-overload]
         "shots": list(settings.shots),
         "way": settings.way,
         "query": settings.query,
         "episodes": settings.episodes,
+        "queries": settings.queries,
         "seed": settings.seed,
         "match_shot": match_shot,
         "prototype": settings.prototype,

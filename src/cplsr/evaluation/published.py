@@ -163,7 +163,9 @@ def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
     reason = _not_comparable(results)
     if reason is not None:
         return PaperBeside(remarks=(f"the paper's figures are not laid beside these: {reason}",))
-    adapted = any(method != FROZEN and not method.startswith(f"{FROZEN}+") for method in results.methods)
+    adapted = any(
+        method != FROZEN and not method.startswith((f"{FROZEN}+", f"{FROZEN} ")) for method in results.methods
+    )
     cells: dict[str, dict[tuple[str, int], PublishedCell]] = {}
     for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
         figures = {(name, shot): published_for(title, shot, base=base).get(system)

@@ -1,4 +1,4 @@
-"""One pass over the logits of all episodes: accuracies, confusions and calibration together."""
+"""One pass over the scores of all episodes: accuracies, confusions and calibration together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from cplsr.episodes.sampling import Episodes
-from cplsr.evaluation.benchmark import EpisodeLogits
 from cplsr.evaluation.calibration import BINS, bin_sums
 from cplsr.evaluation.confusion import confusion_counts
+from cplsr.evaluation.scoring import ScoredEpisodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +29,16 @@ class EpisodeScores:
     calibration: Float64[ndarray, "3 bins"]
 
 
-def score_episodes(parts: Iterable[EpisodeLogits], episodes: Episodes, classes: int) -> EpisodeScores:
-    """Score the logits of `episodes`, whose labels are the numbers below `classes`, chunk by chunk."""
+def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes: int) -> EpisodeScores:
+    """Sum up the scores of `episodes`, whose labels are the numbers below `classes`, chunk by chunk."""
     accuracies = np.empty(len(episodes))
     confusion = np.zeros((classes, classes), dtype=np.int64)
     calibration = np.zeros((3, BINS))
-    truth = np.arange(episodes.way)[:, None]
     for part in parts:
-        places = slice(part.first, part.first + len(part.logits))
-        predictions = part.predictions()
+        places = slice(part.first, part.first + len(part.scores))
+        truth, predictions = episodes.truth[places], part.predictions()
         correct = predictions == truth
-        accuracies[places] = correct.mean(axis=(1, 2))
-        confusion += confusion_counts(episodes.classes[places], predictions, classes)
-        calibration += bin_sums(part.logits, correct)
+        accuracies[places] = correct.mean(axis=1)
+        confusion += confusion_counts(episodes.classes[places], truth, predictions, classes)
+        calibration += bin_sums(part.scores, correct)
     return EpisodeScores(accuracies, confusion, calibration)

@@ -25,12 +25,13 @@ from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes
 from cplsr.errors import InputError
-from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import Embeddings, embed_domain
 from cplsr.evaluation.evaluate import accuracy_row, difference_row, episode_sampler
+from cplsr.evaluation.scoring import Scoring
 from cplsr.methods.base import Adaptation
 from cplsr.methods.episode_log import EpisodeLog
 from cplsr.methods.registry import FULL
@@ -125,9 +126,9 @@ def measure_adaptation(
                 for shot in settings.shots
             }
         pictures = _Pictures.of(domain, embeddings, list(drawn.values()), backbone.image_size, workers)
+        scoring = Scoring(embeddings.vectors)
         untouched = {
-            shot: 100 * episode_accuracies(embeddings.vectors, each, prototype=settings.prototype)
-            for shot, each in drawn.items()
+            shot: 100 * scoring.accuracies(each, Prototypes(settings.prototype)) for shot, each in drawn.items()
         }
         for model in models:
             with model.on(backbone):
@@ -170,6 +171,7 @@ def _about(
         "query": settings.query,
         "seed": settings.seed,
         "shot": shot,
+        **({} if settings.queries == "balanced" else {"queries": settings.queries}),
     }
 
 
@@ -214,16 +216,15 @@ def adapted_accuracies(
     title: str = "",
 ) -> Float64[ndarray, "episodes"]:
     """Share of right answers in each episode, between 0 and 1; those that the log knows are not done again."""
-    truth = np.arange(episodes.way)[:, None]
     with progress_bar(len(episodes), title, unit="episode") as bar:
         bar.update(min(len(log), len(episodes)))
         for number in range(len(log), len(episodes)):
             start = time.perf_counter()
             support = pictures.take(episodes.support[number])
-            query = pictures.take(episodes.query[number])
+            query = pictures.take(episodes.asked[number])
             generator = numbered_generator(seed, number, stream=ADAPTATIONS)
-            answers = predictions(backbone, adaptation, support, query.flatten(0, 1), generator)
-            right = float((answers.numpy().reshape(query.shape[:2]) == truth).mean())
+            answers = predictions(backbone, adaptation, support, query, generator)
+            right = float((answers.numpy() == episodes.truth[number]).mean())
             log.add(right, time.perf_counter() - start)
             bar.update(1)
     return np.array(log.accuracies[: len(episodes)])
@@ -266,6 +267,6 @@ class _Pictures:
             raise InputError(f"{images.unreadable[0]} of {domain.name} can no longer be read: run the command again")
         return cls(images.pixels, numbers)
 
-    def take(self, numbers: Int64[ndarray, "way each"]) -> UInt8[Tensor, "way each 3 size size"]:
+    def take(self, numbers: Int64[ndarray, "*images"]) -> UInt8[Tensor, "*images 3 size size"]:
         """A copy of the images, in the order of the numbers."""
         return torch.from_numpy(self.pixels[np.searchsorted(self.numbers, numbers)])

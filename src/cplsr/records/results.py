@@ -29,7 +29,11 @@ else:
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one target at one shot; accuracy and its 95 % half-width in percent."""
+    """One method on one target at one shot; accuracy and its 95 % half-width in percent.
+
+    together: whether the method sees the queries of an episode together.
+    queries: how the queries are spread over the classes of an episode.
+    """
 
     method: str
     target: str
@@ -41,6 +45,8 @@ class Row:
     train_shot: int | None
     accuracy: Percent
     ci95: HalfWidth
+    together: bool = False
+    queries: str = "balanced"
 
 
 @dataclass(frozen=True)
@@ -162,9 +168,11 @@ class EvaluationSettings(TypedDict, total=False):
     backbone: BackboneInfo
     adapters: list[EvaluatedAdapter]
     also: list[str]
+    heads: list[dict[str, Any]]
     shots: list[int]
     way: int
     query: int
+    queries: str
     episodes: int
     seed: int
     match_shot: bool

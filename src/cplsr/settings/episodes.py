@@ -10,6 +10,7 @@ from cplsr.errors import InputError
 from cplsr.settings.numbers import DrawnEpisodes, Images, Seed, Way
 
 PrototypeKind = Literal["mean", "mean_of_normalized"]
+Queries = Literal["balanced", "dirichlet"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class EpisodeSettings(Declared):
     """Classes in an episode."""
     query: Images = 15
     """Query images of each class."""
+    queries: Queries = "balanced"
+    """Equally many queries of each class, or as many in all in shares drawn from Dirichlet(2, ..., 2)."""
     episodes: DrawnEpisodes = 5000
     """Episodes of each target and shot."""
     seed: Seed = 0

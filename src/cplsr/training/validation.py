@@ -13,10 +13,11 @@ from numpy import ndarray
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain
 from cplsr.episodes.draws import philox_words
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation.benchmark import episode_accuracies
 from cplsr.evaluation.intervals import Interval, mean_interval
+from cplsr.evaluation.scoring import Scoring
 from cplsr.reservation.pseudo_episodes import numbered_generator
 from cplsr.reservation.rotation import split_rotated_episode
 from cplsr.settings.episodes import PrototypeKind
@@ -68,7 +69,7 @@ class Validation:
     def accuracy(self, backbone: Backbone, processes: Processes) -> Interval:
         """Mean accuracy in percent with its interval; every image is embedded once, whatever the episodes."""
         vectors = self._embed(backbone, processes)
-        shares = episode_accuracies(vectors, self.episodes, prototype=self.prototype)
+        shares = Scoring(vectors).accuracies(self.episodes, Prototypes(self.prototype))
         return mean_interval(100 * shares)
 
     def _embed(self, backbone: Backbone, processes: Processes) -> Float32[ndarray, "turned dim"]:

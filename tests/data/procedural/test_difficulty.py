@@ -7,8 +7,9 @@ import torch
 from cplsr import load_backbone
 from cplsr.data.preprocess import preprocess
 from cplsr.data.procedural import make_domain
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
-from cplsr.evaluation.benchmark import episode_accuracies
+from cplsr.evaluation.scoring import Scoring
 
 
 def nearest_mean(pixels: np.ndarray, episodes: Episodes) -> float:
@@ -33,6 +34,6 @@ def test_frozen_features_beat_raw_pixels_and_leave_room(name):
     pixels = torch.from_numpy(np.stack([preprocess(Image.fromarray(image), backbone.image_size) for image in images]))
     with torch.inference_mode():
         vectors = backbone(pixels).numpy()
-    frozen = 100 * episode_accuracies(vectors, episodes).mean()
+    frozen = 100 * Scoring(vectors).accuracies(episodes, Prototypes()).mean()
     assert raw < 60
     assert raw + 10 <= frozen < 95

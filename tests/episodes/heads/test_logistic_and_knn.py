@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from cplsr.episodes.heads import logistic
+from cplsr.episodes.heads.knn import Knn
+from cplsr.episodes.heads.logistic import Logistic, fit_logistic
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation import shallow
-from cplsr.evaluation.shallow import fit_logistic, knn_votes, logistic_logits
 
 
 def problem(way, shot, query=3, dim=12, count=4, seed=0, spread=1.0):
@@ -26,24 +27,29 @@ def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def all_logits(parts):
+def scores(head, vectors, episodes):
     """(episodes, queries, way)."""
-    logits = np.concatenate([part.logits for part in parts])
-    return logits.reshape(*logits.shape[:2], -1).transpose(0, 2, 1)
+    table = torch.from_numpy(vectors.astype(np.float64))
+    support, queries = (table[torch.from_numpy(images).flatten(1)] for images in (episodes.support, episodes.query))
+    return head.scores(support, classes_of(episodes.way, episodes.shot), queries, episodes.way).numpy()
+
+
+def classes_of(way, shot):
+    return torch.arange(way).repeat_interleave(shot)
 
 
 @pytest.mark.parametrize(("way", "shot", "C"), [(5, 1, 1.0), (5, 5, 1.0), (3, 4, 10.0), (2, 3, 1.0), (4, 20, 0.1)])
 def test_logistic_regression_is_scikit_learns(way, shot, C):
     vectors, episodes = problem(way, shot)
 
-    logits = all_logits(logistic_logits(vectors, episodes, C=C))
+    logits = scores(Logistic(C=C), vectors, episodes)
 
     truth = np.repeat(np.arange(way), shot)
     for episode in range(len(episodes)):
         support = unit(vectors[episodes.support[episode].reshape(-1)])
         queries = unit(vectors[episodes.query[episode].reshape(-1)])
         theirs = LogisticRegression(C=C, tol=1e-12, max_iter=100_000).fit(support, truth)
-        fit = fit_logistic(torch.from_numpy(support @ support.T)[None], way, C=C)
+        fit = fit_logistic(torch.from_numpy(support @ support.T)[None], classes_of(way, shot), way, C=C)
         weights, intercept = fit.dual[0].T.numpy() @ support, fit.intercept[0].numpy()
         if way == 2:  # one weight vector there, two opposite ones here
             weights, intercept = weights[1:] - weights[:1], intercept[1:] - intercept[:1]
@@ -66,7 +72,7 @@ def test_the_gradient_of_the_written_objective_is_zero(way, shot, C, spread, see
     vectors, episodes = problem(way, shot, count=2, seed=seed, spread=spread)
     for images in episodes.support:
         X = torch.from_numpy(unit(vectors[images.reshape(-1)]))
-        fit = fit_logistic((X @ X.T)[None], way, C=C)
+        fit = fit_logistic((X @ X.T)[None], classes_of(way, shot), way, C=C)
         W = (fit.dual[0].T @ X).requires_grad_()
         b = fit.intercept[0].clone().requires_grad_()
 
@@ -80,20 +86,20 @@ def test_the_gradient_of_the_written_objective_is_zero(way, shot, C, spread, see
 
 def test_equal_support_images_and_one_class_are_no_trouble():
     twice = torch.ones(1, 6, 6, dtype=torch.float64)  # six times the same unit vector
-    fit = fit_logistic(twice, 3)
+    fit = fit_logistic(twice, classes_of(3, 2), 3)
     torch.testing.assert_close(
         (twice @ fit.dual + fit.intercept[:, None]).softmax(2), torch.full((1, 6, 3), 1 / 3).double()
     )
 
     vectors, episodes = problem(1, 2)
-    assert (all_logits(logistic_logits(vectors, episodes)) == 0).all()
+    assert (scores(Logistic(), vectors, episodes) == 0).all()
 
 
 def test_a_regression_that_does_not_settle_is_an_error(monkeypatch):
-    monkeypatch.setattr(shallow, "MAX_STEPS", 2)
+    monkeypatch.setattr(logistic, "MAX_STEPS", 2)
 
     with pytest.raises(InputError, match="did not settle in 2 steps"):
-        next(logistic_logits(*problem(5, 5)))
+        scores(Logistic(), *problem(5, 5))
 
 
 def knn_literally(support, truth, query, k):
@@ -112,7 +118,7 @@ def test_nearest_neighbors_against_a_literal_vote_and_scikit_learn(way, shot, ne
     truth = np.repeat(np.arange(way), shot)
     ties = 0
 
-    answers = all_logits(knn_votes(vectors, episodes, neighbors=neighbors)).argmax(axis=2)
+    answers = scores(Knn(neighbors=neighbors), vectors, episodes).argmax(axis=2)
 
     for episode in range(len(episodes)):
         support = unit(vectors[episodes.support[episode].reshape(-1)])
@@ -132,18 +138,6 @@ def test_of_equal_cosines_the_first_image_counts_as_nearer():
     episodes.support[:] = [[[0], [1]]]
     episodes.query[:] = [[[2], [3]]]
 
-    assert next(knn_votes(vectors, episodes)).predictions().ravel().tolist() == [0, 0]
-    with pytest.raises(InputError, match="0 neighbors"):
-        knn_votes(vectors, episodes, neighbors=0)
-
-
-@pytest.mark.parametrize("scores", [logistic_logits, knn_votes])
-def test_the_chunk_changes_nothing(scores, monkeypatch):
-    vectors, episodes = problem(4, 3, count=9)
-    whole = all_logits(scores(vectors, episodes))
-
-    monkeypatch.setattr(shallow, "GATHERED_BYTES", 1)
-
-    parts = list(scores(vectors, episodes))
-    assert [part.first for part in parts] == list(range(9))
-    np.testing.assert_allclose(all_logits(parts), whole, atol=1e-6)
+    assert scores(Knn(), vectors, episodes).argmax(axis=2).ravel().tolist() == [0, 0]
+    with pytest.raises(InputError, match="neighbors is 0"):
+        Knn(neighbors=0)

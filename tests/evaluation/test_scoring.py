@@ -6,11 +6,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cplsr.episodes.heads import HEADS, make_head
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation import benchmark
-from cplsr.evaluation.benchmark import EpisodeLogits, episode_accuracies, episode_logits
+from cplsr.evaluation import scoring
+from cplsr.evaluation.scoring import ScoredEpisodes, Scoring
+
+
+@pytest.fixture(params=["gathered", "looked up"], autouse=True)
+def way_to_score(request, monkeypatch):
+    """Every test of this file once with gathered embeddings and once with the products of all pairs of images."""
+    monkeypatch.setattr(scoring, "GRAM_BYTES", 0 if request.param == "gathered" else 1 << 29)
+    monkeypatch.setattr(scoring, "LOOKING_UP", 0)
+    monkeypatch.setattr(scoring, "GATHERING", 1e9)
+    return request.param
+
+
+def accuracies(vectors, episodes, kind="mean", threads=None):
+    return Scoring(vectors).accuracies(episodes, Prototypes(kind), threads=threads)
 
 
 def accuracies_literally(vectors, episodes, kind):
@@ -58,7 +73,7 @@ def test_accuracies_against_a_literal_loop(way, shot, query, dim, count, kind, t
     vectors, labels = clustered(60, dim, 6, seed)
     episodes = EpisodeSampler(labels, way=way, shot=shot, query=query, seed=seed).draw(count)
 
-    fast = episode_accuracies(vectors, episodes, prototype=kind, threads=threads)
+    fast = accuracies(vectors, episodes, kind, threads)
 
     np.testing.assert_allclose(fast, accuracies_literally(vectors, episodes, kind), atol=1e-12)
 
@@ -70,50 +85,55 @@ def test_logits_are_those_of_the_shared_classifier(kind, shot):
     episodes = EpisodeSampler(labels, way=5, shot=shot, query=6).draw(700)  # several chunks
     tensor = torch.from_numpy(vectors)
 
-    parts = list(episode_logits(vectors, episodes, temperature=7.0, prototype=kind, threads=2))
+    parts = list(Scoring(vectors).scores(episodes, Prototypes(kind), threads=2))
 
-    assert [part.first for part in parts] == list(range(0, 700, benchmark.EPISODES_PER_CHUNK))
-    fast = torch.from_numpy(np.concatenate([part.logits for part in parts])).flatten(2).transpose(1, 2)
+    assert [part.first for part in parts] == list(range(0, 700, scoring.EPISODES_PER_CHUNK))
+    fast = torch.from_numpy(np.concatenate([part.scores for part in parts])).transpose(1, 2)
     queries = tensor[torch.from_numpy(episodes.query)].flatten(1, 2)
-    expected = cosine_logits(queries, prototypes(tensor[torch.from_numpy(episodes.support)], kind), 7.0)
-    torch.testing.assert_close(fast, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(
-        episode_accuracies(vectors, episodes, prototype=kind), accuracy(expected, query_targets(5, 6)).numpy()
-    )
+    expected = cosine_logits(queries, prototypes(tensor[torch.from_numpy(episodes.support)], kind))
+    torch.testing.assert_close(fast, expected, rtol=1e-5, atol=3e-5)
+    np.testing.assert_allclose(accuracies(vectors, episodes, kind), accuracy(expected, query_targets(5, 6)).numpy())
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("queries", ["balanced", "dirichlet"])
+def test_the_scores_of_every_head_are_those_of_its_single_episodes(name, queries):
+    vectors, labels = clustered(200, 12, 6, seed=4)
+    episodes = EpisodeSampler(labels, way=4, shot=2, query=3, queries=queries).draw(7)
+    head = make_head(name, **({"steps": 5} if name == "alpha_tim" else {}))
+
+    fast = np.concatenate([part.scores for part in Scoring(vectors).scores(episodes, head)])
+
+    tensor, classes = torch.from_numpy(vectors).double(), torch.arange(4).repeat_interleave(2)
+    for number in range(7):
+        support, asked = (tensor[images[number].reshape(-1)] for images in (episodes.support, episodes.asked))
+        expected = head.scores(support, classes, asked, 4)
+        np.testing.assert_allclose(fast[number].T, expected.numpy(), rtol=1e-3, atol=2e-4)
 
 
 def test_the_number_of_threads_and_the_chunk_change_nothing(monkeypatch):
     vectors, labels = clustered(300, 24, 10, seed=2)
     episodes = EpisodeSampler(labels, query=5).draw(123)
-    whole = episode_accuracies(vectors, episodes, threads=1)
+    whole = accuracies(vectors, episodes, threads=1)
 
-    monkeypatch.setattr(benchmark, "EPISODES_PER_CHUNK", 10)
-    monkeypatch.setattr(benchmark, "GATHERED_BYTES", 1)
+    monkeypatch.setattr(scoring, "EPISODES_PER_CHUNK", 10)
+    monkeypatch.setattr(scoring, "GATHERED_BYTES", 1)
 
-    np.testing.assert_array_equal(episode_accuracies(vectors, episodes, threads=3), whole)
+    np.testing.assert_array_equal(accuracies(vectors, episodes, threads=3), whole)
 
 
 def test_predictions_take_the_first_of_equals():
-    logits = np.zeros((1, 3, 3, 1), dtype=np.float32)
-    logits[0, :, 0, 0] = [1, 1, 0]
-    logits[0, :, 1, 0] = [0, 2, 2]
-    logits[0, :, 2, 0] = [-1, -3, -1]
+    scores = np.array([[[1, 0, -1], [1, 2, -3], [0, 2, -1]]], dtype=np.float32)
 
-    part = EpisodeLogits(0, logits)
-
-    assert part.predictions().ravel().tolist() == logits.argmax(axis=1).ravel().tolist() == [0, 1, 0]
-    assert part.correct().ravel().tolist() == [True, True, False]
+    assert ScoredEpisodes(0, scores).predictions().tolist() == scores.argmax(axis=1).tolist() == [[0, 1, 0]]
 
 
 @settings(deadline=None, max_examples=50)
-@given(way=st.integers(1, 5), query=st.integers(1, 4), count=st.integers(1, 6), seed=st.integers(0, 100))
-def test_correct_is_the_prediction_of_the_true_class_with_ties_everywhere(way, query, count, seed):
-    few_values = np.random.default_rng(seed).integers(0, 3, (count, way, way, query)).astype(np.float32)
+@given(way=st.integers(1, 5), queries=st.integers(1, 9), count=st.integers(1, 6), seed=st.integers(0, 100))
+def test_predictions_with_ties_everywhere(way, queries, count, seed):
+    few_values = np.random.default_rng(seed).integers(0, 3, (count, way, queries)).astype(np.float32)
 
-    part = EpisodeLogits(0, few_values)
-
-    np.testing.assert_array_equal(part.predictions(), few_values.argmax(axis=1))
-    np.testing.assert_array_equal(part.correct(), few_values.argmax(axis=1) == np.arange(way)[:, None])
+    np.testing.assert_array_equal(ScoredEpisodes(0, few_values).predictions(), few_values.argmax(axis=1))
 
 
 @pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
@@ -121,7 +141,7 @@ def test_equal_embeddings_are_answered_with_the_first_class(kind):
     episodes = EpisodeSampler(np.arange(60) % 6, way=4, shot=2, query=3).draw(20)
 
     for vectors in (np.zeros((60, 4), dtype=np.float32), np.ones((60, 4), dtype=np.float32)):
-        np.testing.assert_array_equal(episode_accuracies(vectors, episodes, prototype=kind), 1 / 4)
+        np.testing.assert_array_equal(accuracies(vectors, episodes, kind), 1 / 4)
 
 
 @settings(deadline=None, max_examples=15)
@@ -134,26 +154,24 @@ def test_the_length_of_embeddings_matters_only_inside_a_mean(shot, seed):
 
     kind = "mean" if shot == 1 else "mean_of_normalized"
 
-    np.testing.assert_array_equal(
-        episode_accuracies(stretched, episodes, prototype=kind), episode_accuracies(vectors, episodes, prototype=kind)
-    )
+    np.testing.assert_array_equal(accuracies(stretched, episodes, kind), accuracies(vectors, episodes, kind))
 
 
 def test_accuracies_are_those_of_the_logits():
     vectors, labels = clustered(400, 16, 10, seed=3)
     episodes = EpisodeSampler(labels, shot=2, query=4).draw(600)
 
-    right = np.concatenate([part.correct() for part in episode_logits(vectors, episodes)])
+    right = np.concatenate([part.predictions() for part in Scoring(vectors).scores(episodes)]) == episodes.truth
 
-    np.testing.assert_array_equal(episode_accuracies(vectors, episodes), right.mean(axis=(1, 2)))
+    np.testing.assert_array_equal(accuracies(vectors, episodes), right.mean(axis=1))
 
 
 def test_no_episodes_give_no_accuracies():
     vectors, labels = clustered(60, 4, 6, seed=0)
     episodes = EpisodeSampler(labels, query=3).draw(5)[:0]
 
-    assert episode_accuracies(vectors, episodes).shape == (0,)
-    assert list(episode_logits(vectors, episodes)) == []
+    assert accuracies(vectors, episodes).shape == (0,)
+    assert list(Scoring(vectors).scores(episodes)) == []
 
 
 def test_zero_embeddings_give_zero_logits():
@@ -161,17 +179,17 @@ def test_zero_embeddings_give_zero_logits():
     vectors[::2] = 0
     episodes = EpisodeSampler(labels, way=3, query=3).draw(20)
 
-    logits = np.concatenate([part.logits for part in episode_logits(vectors, episodes)])
+    logits = np.concatenate([part.scores for part in Scoring(vectors).scores(episodes)])
 
     assert np.isfinite(logits).all()
-    zero_query = episodes.query % 2 == 0
+    zero_query = episodes.asked % 2 == 0
     assert (np.moveaxis(logits, 1, -1)[zero_query] == 0).all()
     assert (np.moveaxis(logits, 1, -1)[~zero_query] != 0).any()
 
 
 def test_a_consumer_that_stops_early_stops_the_work():
     vectors, labels = clustered(60, 4, 6, seed=0)
-    parts = episode_logits(vectors, EpisodeSampler(labels, query=3).draw(5000), threads=2)
+    parts = Scoring(vectors).scores(EpisodeSampler(labels, query=3).draw(5000), threads=2)
 
     assert next(parts).first == 0
     parts.close()
@@ -183,7 +201,7 @@ def test_memory_does_not_grow_with_the_number_of_episodes():
 
     def peak(count):
         tracemalloc.start()
-        episode_accuracies(vectors, episodes[:count], threads=1)
+        accuracies(vectors, episodes[:count], threads=1)
         highest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return highest
@@ -191,12 +209,13 @@ def test_memory_does_not_grow_with_the_number_of_episodes():
     assert peak(3000) < peak(500) + 200_000  # the accuracies themselves are 8 bytes an episode
 
 
-def test_no_second_copy_of_the_embeddings_is_made():
+def test_no_second_copy_of_the_embeddings_is_made(monkeypatch):
+    monkeypatch.setattr(scoring, "GRAM_BYTES", 1 << 29)  # 20,000 images are too many for all pairs
     vectors, labels = clustered(20_000, 64, 10, seed=0)
     episodes = EpisodeSampler(labels, shot=5).draw(10)
 
     tracemalloc.start()
-    episode_accuracies(vectors, episodes, prototype="mean_of_normalized", threads=1)
+    accuracies(vectors, episodes, "mean_of_normalized", threads=1)
     highest = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -208,6 +227,6 @@ def test_episodes_of_other_embeddings_are_refused():
     episodes = EpisodeSampler(labels, query=3).draw(5)
 
     with pytest.raises(InputError, match="30 embeddings were given"):
-        episode_accuracies(vectors[:30], episodes)
+        accuracies(vectors[:30], episodes)
     with pytest.raises(InputError, match="hold images -"):
-        episode_accuracies(vectors, Episodes(episodes.support, episodes.query - 60, episodes.classes))
+        accuracies(vectors, Episodes(episodes.support, episodes.query - 60, episodes.classes))

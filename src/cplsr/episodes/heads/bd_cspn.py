@@ -1,0 +1,55 @@
+"""BD-CSPN: queries shifted onto the support set, prototypes rectified by the queries assigned to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from cplsr.episodes.heads.centered import shifted, support_means
+from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means, one_hot
+
+SHARPNESS = 10.0
+"""Factor on the cosines in the weights of a class's members, and in the scores."""
+
+
+@final
+@dataclass(frozen=True)
+class BdCspn(ProductHead):
+    """Bias diminishing, cosine similarity prototypes (Liu, Song and Qin, 2020), on embeddings of length one.
+
+    The queries are shifted by mean(support) − mean(queries) and assigned by cosine; a class's prototype becomes the
+    mean of its support images and of the queries assigned to it, weighted by softmax(10 · cos). A class to which no
+    query was assigned keeps its prototype.
+    """
+
+    name: ClassVar[str] = "bd_cspn"
+    together: ClassVar[bool] = True
+    temperature: ClassVar[float | None] = SHARPNESS
+
+    def from_products(
+        self, products: Products, labels: Int[Tensor, "support"], way: int
+    ) -> Float[Tensor, "*episodes queries way"]:
+        """See `ProductHead.from_products`."""
+        moved = _queries_on_support(products.unit())
+        means = support_means(moved, labels, way).expand(*moved.inner.shape[:-1], way)
+        cosines = cosines_with_means(Products(moved.inner, moved.squares, 0, moved.dim), means)  # of all images
+        answers = cosines[..., moved.support :, :].argmax(dim=-1)
+        assigned = torch.nn.functional.one_hot(answers, way).to(means.dtype)
+        members = one_hot(labels, way, means).expand(*answers.shape[:-1], -1, -1)
+        weights = torch.cat((members, assigned), dim=-2) * (SHARPNESS * cosines).softmax(dim=-1)
+        weights = weights / weights.sum(dim=-2, keepdim=True)
+        asked = (assigned.sum(dim=-2, keepdim=True) > 0).expand_as(weights)
+        return SHARPNESS * cosines_with_means(moved, torch.where(asked, weights, means))
+
+
+def _queries_on_support(products: Products) -> Products:
+    """Products after mean(support) − mean(queries) was added to every query."""
+    images, support = products.inner.shape[-1], products.support
+    shifts = products.inner.new_zeros(images, images)
+    shifts[support:, :support] = 1 / support
+    shifts[support:, support:] = -1 / (images - support)
+    return shifted(products, shifts)

@@ -1,0 +1,137 @@
+"""What every head is: from the support images of an episode and their labels to scores of the query images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from cplsr.declared import Declared
+
+
+class Head(Declared, ABC):
+    """A way to answer episodes; its options are the fields of the dataclass.
+
+    together: whether the answer to a query depends on the other queries.
+    temperature: factor that the scores hold already before the softmax; `None` where they are no logits.
+    """
+
+    name: ClassVar[str]
+    together: ClassVar[bool] = False
+    temperature: ClassVar[float | None] = None
+
+    @abstractmethod
+    def scores(
+        self,
+        support: Float[Tensor, "*episodes support dim"],
+        labels: Int[Tensor, "support"],
+        queries: Float[Tensor, "*episodes queries dim"],
+        way: int,
+    ) -> Float[Tensor, "*episodes queries way"]:
+        """Scores of every query for every class: the highest is the answer, the first of equals.
+
+        labels: the class of each support image, 0 to way − 1; the classes may have different numbers of images.
+        """
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Inner products of the images of an episode: its support images first, then its queries.
+
+    inner: products of all images with the support images; with all images where the queries are seen together.
+    squares: squared lengths of all images.
+    support: number of support images.
+    dim: length of the embeddings.
+    """
+
+    inner: Float[Tensor, "*episodes images columns"]
+    squares: Float[Tensor, "*episodes images"]
+    support: int
+    dim: int
+
+    @classmethod
+    def of(
+        cls,
+        support: Float[Tensor, "*episodes support dim"],
+        queries: Float[Tensor, "*episodes queries dim"],
+        *,
+        together: bool,
+    ) -> Products:
+        """The products of given embeddings."""
+        images = torch.cat((support, queries), dim=-2)
+        inner = images @ (images if together else support).transpose(-1, -2)
+        return cls(inner, images.square().sum(dim=-1), support.shape[-2], support.shape[-1])
+
+    def unit(self) -> Products:
+        """The products of the same images scaled to length one; a zero vector stays zero."""
+        inverse = inverse_root(self.squares)
+        columns = self.inner.shape[-1]
+        inner = self.inner * inverse[..., None] * inverse[..., None, :columns]
+        return Products(inner, (self.squares > 0).to(inner.dtype), self.support, self.dim)
+
+    @property
+    def of_support(self) -> Float[Tensor, "*episodes support columns"]:
+        """The rows of the support images."""
+        return self.inner[..., : self.support, :]
+
+    @property
+    def of_queries(self) -> Float[Tensor, "*episodes queries columns"]:
+        """The rows of the queries."""
+        return self.inner[..., self.support :, :]
+
+
+class ProductHead(Head):
+    """A head that needs nothing of the embeddings but their inner products.
+
+    So it does not matter how many numbers an embedding has, nor along which axes it is written.
+    """
+
+    @abstractmethod
+    def from_products(
+        self, products: Products, labels: Int[Tensor, "support"], way: int
+    ) -> Float[Tensor, "*episodes queries way"]:
+        """The scores, given the products instead of the embeddings."""
+
+    def scores(
+        self,
+        support: Float[Tensor, "*episodes support dim"],
+        labels: Int[Tensor, "support"],
+        queries: Float[Tensor, "*episodes queries dim"],
+        way: int,
+    ) -> Float[Tensor, "*episodes queries way"]:
+        """See `Head.scores`."""
+        return self.from_products(Products.of(support, queries, together=self.together), labels, way)
+
+
+def inverse_root(squares: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """1 / √s, and 0 where s is not above 0."""
+    return torch.where(squares > 0, squares, torch.inf).rsqrt()
+
+
+def one_hot(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Tensor, "support way"]:
+    """1 where an image is of a class, in the number format of `like`."""
+    return torch.nn.functional.one_hot(labels.long(), way).to(like.dtype)
+
+
+def averaging(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Tensor, "support way"]:
+    """The weights of the images in the means of their classes."""
+    members = one_hot(labels, way, like)
+    return members / members.sum(dim=0).clamp(min=1)
+
+
+def cosines_with_means(
+    products: Products, weights: Float[Tensor, "*#episodes columns way"]
+) -> Float[Tensor, "*episodes queries way"]:
+    """cos(query, Σ weight · image) for every class; 0 where either of the two is the zero vector.
+
+    weights: of the images that the columns of the products stand for.
+    """
+    columns = weights.shape[-2]
+    means = (weights * (products.inner[..., :columns, :] @ weights)).sum(dim=-2)
+    queries = inverse_root(products.squares[..., products.support :])
+    return products.of_queries @ weights * inverse_root(means)[..., None, :] * queries[..., None]
