@@ -70,7 +70,7 @@ def test_frozen_and_adapter_from_folders_to_results(tmp_path, model, images, cap
     assert len(results["paired"]) == 8
     assert results["settings"]["backbone"]["image_size"] == 24  # the adapter's
     assert shlex.split(results["settings"]["command"])[:2] == ["cplsr", "evaluate"]
-    assert shlex.split(results["settings"]["command"])[-2:] == ["--out", str(out)]
+    assert shlex.split(results["settings"]["command"])[-2:] == ["--out", "out/results.json"]
     printed = capsys.readouterr().out
     for word in ("[odd] name", "2-shot", "average", "frozen", "Difference on the same episodes", str(out)):
         assert word in printed

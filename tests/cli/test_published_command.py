@@ -4,6 +4,7 @@ import csv
 import io
 
 import pytest
+from oracles.report_inputs import VIT_S16
 
 from cplsr.cli.published import main
 from cplsr.errors import InputError
@@ -20,7 +21,7 @@ def results_file(tmp_path):
             for number, target in enumerate(targets)
             for shot in shots
         ]
-        backbone = {"source": "hub/vit", "layers": 12, "dim": 384, "heads": 6, "patch_size": 16, **shape}
+        backbone = {**VIT_S16, "source": "hub/vit", **shape}
         data = {target: {"images": 100, "classes": {"a": 100}} for target in targets}
         Results(rows=tuple(rows), settings={"backbone": backbone}, data=data).write(tmp_path / "results.json")
         return str(tmp_path / "results.json")
@@ -110,5 +111,5 @@ def test_what_is_not_comparable_is_said(results_file, capsys):
         assert words in text
     with pytest.raises(InputError, match="the results are on leaf, the paper's on ChestX"):
         main(["mini", "--beside", results_file(["leaf"])])
-    with pytest.raises(InputError, match="is not results"):
+    with pytest.raises(InputError, match="cannot be read .*give the path of results"):
         main(["mini", "--beside", "no-such-file.json"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,6 +20,7 @@ from cplsr.cli.train import Train, parse_adapter_options, parse_options
 from cplsr.declared import between, kinds_of
 from cplsr.errors import InputError
 from cplsr.files import only_writer
+from cplsr.records.public import public_command
 from cplsr.settings.ablation import SharedSettings
 from cplsr.settings.numbers import BaseEpisodes, Images, LearningRate, Seed
 from cplsr.settings.training import TrainingSettings
@@ -243,7 +243,7 @@ def command_of(run: Run, words: Sequence[str], out: Path) -> str:
     chosen = ["--only", run.row, "--shots", str(run.settings.shot), "--seeds", str(run.settings.seed)]
     if run.row.endswith(OWN_RATE):
         chosen += ["--rates", "own", "--lr-own", repr(run.settings.lr)]
-    return shlex.join(["cplsr", "ablate", *words, *chosen, "--out", f"{out}-again"])
+    return public_command(["cplsr", "ablate", *words, *chosen, "--out", f"{out}-again"])
 
 
 def list_of(jobs: Sequence[Job]) -> Table:

@@ -11,6 +11,7 @@ import tyro
 from cplsr.cli.options import parse
 from cplsr.errors import InputError
 from cplsr.files import check_writable
+from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import MeasuringSettings
 from cplsr.settings.episodes import EpisodeSettings
@@ -63,8 +64,6 @@ def main(arguments: list[str]) -> int:
     for flag in results.flags:
         console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
     if options.out is not None:
-        from cplsr.records.public import public_command
-
         command = public_command(["cplsr", "evaluate", *arguments])
         replace(results, settings={**results.settings, "command": command}).write(options.out)
         console.print(f"written to {options.out}", highlight=False, markup=False)

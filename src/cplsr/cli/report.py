@@ -11,6 +11,7 @@ import tyro
 from cplsr.cli.options import parse
 from cplsr.declared import Declared
 from cplsr.errors import InputError
+from cplsr.records.public import public_command
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,6 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is nothing to report on: give a run folder, a results file or a folder that holds some")
     if options.out.is_dir():
         raise InputError(f"{options.out} is a folder: give --out a file, for example {options.out / 'report.html'}")
-    from cplsr.records.public import public_command
     from cplsr.report.page import write_report
 
     command = public_command(["cplsr", "report", *arguments])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
 from cplsr.errors import InputError
+from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import DecodingSettings, ThreadSettings
 from cplsr.settings.training import TrainingDomains, TrainingSettings, Trains
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
     said, words = split_recipe(Train, arguments)
     options = parse(Train, "train", words, {**method_settings(said, words), **said})
-    return run(options, shlex.join(["cplsr", "train", *arguments]))
+    return run(options, public_command(["cplsr", "train", *arguments]))
 
 
 def method_settings(said: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
