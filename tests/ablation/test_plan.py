@@ -11,7 +11,7 @@ from cplsr.ablation.plan import choose_runs, plan_runs, read_rows, slug
 from cplsr.errors import InputError
 from cplsr.settings.training import TrainingSettings
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
+RECIPE = Path(__file__).parents[2] / "src" / "cplsr" / "recipes" / "ablation_mini.toml"
 
 
 def planned(tables, **options):

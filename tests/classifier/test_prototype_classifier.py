@@ -171,7 +171,7 @@ def test_bad_settings_and_requests():
         PrototypeClassifier(temperature="warm").fit(X, y)
     with pytest.raises(InputError, match="temperature=0"):
         PrototypeClassifier(temperature=0).fit(X, y)
-    with pytest.raises(InputError, match="prototype='median'"):
+    with pytest.raises(InputError, match="prototype is 'median'"):
         PrototypeClassifier(prototype="median").fit(X, y)
     model = PrototypeClassifier().fit(X, y)
     with pytest.raises(InputError, match="no class 'oak'"):

@@ -24,7 +24,7 @@ from cplsr.files import only_writer
 from cplsr.settings.training import TrainingSettings
 from cplsr.training import loop
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "ablation_mini.toml"
+RECIPE = Path(__file__).parents[2] / "src" / "cplsr" / "recipes" / "ablation_mini.toml"
 RUN = "cp-2shot-seed0"
 
 

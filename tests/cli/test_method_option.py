@@ -21,7 +21,7 @@ from cplsr.errors import InputError
 from cplsr.methods.registry import METHODS
 from cplsr.settings.training import TrainingSettings
 
-FIELD = Path(__file__).parents[2] / "recipes" / "field_sample.toml"
+FIELD = Path(__file__).parents[2] / "src" / "cplsr" / "recipes" / "field_sample.toml"
 
 
 @pytest.fixture

@@ -111,5 +111,5 @@ def test_what_is_not_comparable_is_said(results_file, capsys):
         assert words in text
     with pytest.raises(InputError, match="the results are on leaf, the paper's on ChestX"):
         main(["mini", "--beside", results_file(["leaf"])])
-    with pytest.raises(InputError, match="cannot be read .*give the path of results"):
+    with pytest.raises(InputError, match=r"cannot be read .*give the path of results"):
         main(["mini", "--beside", "no-such-file.json"])

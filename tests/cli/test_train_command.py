@@ -16,7 +16,7 @@ from cplsr.errors import InputError
 
 RECIPES = [
     path
-    for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+    for path in sorted((Path(__file__).parents[2] / "src" / "cplsr" / "recipes").glob("*.toml"))
     if "[rows." not in path.read_text(encoding="utf-8")  # those are for `cplsr ablate`
 ]
 
