@@ -49,7 +49,7 @@ def _timeless(content: Any) -> Any:
 Verb = tuple[str, tuple[str, ...], Callable[[Path], Any]]
 VERBS: dict[str, Verb] = {
     "train": ("run", ("--resume", "--episodes", "12"), outcome_of_run),
-    "evaluate": ("results.json", ("--also", "logistic"), outcome_of_json),
+    "evaluate": ("results.json", ("--head", "prototypes", "logistic"), outcome_of_json),
     "classify": ("predictions.csv", (), Path.read_bytes),
     "ablate": ("ablation", (), outcome_of_ablation),
 }
