@@ -60,15 +60,17 @@ class Recipe:
     alone, runs: so many images teach every block alone, and then so many runs of three blocks.
     average: how much of the moving average of the weights stays at each step.
     kept: share of the patches that both see, except in every fourth batch and while the rate falls.
-    learning_rate: of the matrices; small_rate: of everything else, where the teacher has values above 10.
+    learning_rate: of the matrices.
+    small_rate: of all other weights; tenfold at first for those outside the blocks, which have far to go: the teacher's
+        class token and positions have values above 10.
     """
 
     image_size: int = 128
     layers: int = 12
     procedural_images: int = 6400
-    alone: int = 24_000
-    runs: int = 16_000
-    batch: int = 48
+    alone: int = 16_000
+    runs: int = 10_000
+    batch: int = 32
     kept: float = 0.5
     learning_rate: float = 8e-3
     small_rate: float = 1e-2
@@ -281,9 +283,12 @@ class Training:
         keep = torch.optim.swa_utils.get_ema_multi_avg_fn(self.recipe.average)
         self.average = torch.optim.swa_utils.AveragedModel(self.student, multi_avg_fn=keep)
         matrices = [p for p in self.student.parameters() if p.ndim >= 2 and p.shape[0] != 1]
-        others = [p for p in self.student.parameters() if not (p.ndim >= 2 and p.shape[0] != 1)]
+        ids = {id(p) for p in matrices}
+        rest = [(name, p) for name, p in self.student.named_parameters() if id(p) not in ids]
+        inside = [p for name, p in rest if name.startswith("layers.")]
+        outside = [p for name, p in rest if not name.startswith("layers.")]
         self.matrices = Orthogonal(matrices, self.recipe.learning_rate)
-        self.others = torch.optim.AdamW(others, self.recipe.small_rate, betas=(0.9, 0.98), weight_decay=0)
+        self.others = torch.optim.AdamW([{"params": inside}, {"params": outside}], betas=(0.9, 0.98), weight_decay=0)
         saved = [self.folder / f"cooling-{self.until}.pt", self.folder / "training.pt"]
         if found := next((path for path in saved if path.exists()), None):
             state = torch.load(found, weights_only=True)
@@ -316,7 +321,8 @@ class Training:
         order = torch.randperm(patches, generator=torch.Generator().manual_seed(self.done))
         kept = None if all_patches else order[: max(1, round(recipe.kept * patches))]
         self.matrices.param_groups[0]["lr"] = recipe.learning_rate * self.rate()
-        self.others.param_groups[0]["lr"] = recipe.small_rate * self.rate()
+        for group, factor in zip(self.others.param_groups, (1, 10 if self.stage == 0 else 1), strict=True):
+            group["lr"] = factor * recipe.small_rate * self.rate()
         loss, missed = learn(self.student, teach(self.teacher, pixels, kept, recipe.layers, run))
         self.student.zero_grad(set_to_none=True)
         loss.backward()

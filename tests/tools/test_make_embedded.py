@@ -99,6 +99,18 @@ def test_an_interrupted_training_continues_to_the_same_student(teacher_file, pho
     assert level["done"] == 48  # where the rate began to fall: a longer training goes on from here
 
 
+def test_validation_compares_the_student_with_the_teacher_on_photos_held_out(teacher_file, photos, tmp_path):
+    threads = torch.get_num_threads()
+    options = command(teacher_file, photos, tmp_path, 16)
+    make_embedded.main(options)
+    make_embedded.main([*options, "--validate"])
+    torch.set_num_threads(threads)
+    measured = json.loads((tmp_path / "validation-16.json").read_text())["measured"]
+    teacher, student = measured[str(teacher_file)], measured[str(tmp_path / "student.safetensors")]
+    assert teacher["cosine, class"] == pytest.approx(1, abs=1e-4)
+    assert student["cosine, class"] < 0.99
+
+
 @pytest.mark.parametrize("shape", [(6, 3), (3, 6), (5, 5)])
 def test_orthogonal_keeps_directions_and_evens_out_their_lengths(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
