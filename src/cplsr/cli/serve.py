@@ -78,7 +78,6 @@ def check_request(options: Serve) -> None:
     if options.model is not None and options.image_size is not None:
         raise InputError("--image-size does not go with --model, which has its own: leave it out")
 
-
     for name in options.allow_host:
         if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
             raise InputError(f"--allow-host {name!r} is no name: give it without http:// and without a port")
