@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int32, Int64, Shaped
+from jaxtyping import Bool, Int32, Int64, Shaped
 from numpy import ndarray
 
 from cplsr.declared import fit
@@ -47,7 +47,7 @@ class Episodes:
         """How many episodes there are."""
         return len(self.support)
 
-    def __getitem__(self, part: slice) -> Episodes:
+    def __getitem__(self, part: slice | Bool[ndarray, "episodes"]) -> Episodes:
         """Some of the episodes."""
         targets = None if self.targets is None else self.targets[part]
         return Episodes(self.support[part], self.query[part], self.classes[part], targets)

@@ -46,6 +46,10 @@ GATHERING, LOOKING_UP, SMALL_PRODUCT = 18.0, 300.0, 2.5
 """What it costs to gather a number of an embedding, to look up a product, and to multiply in the small products of an
 episode, in multiplications of a large matrix product; measured on an AMD EPYC (Zen 3)."""
 
+CLOSE = 1e-5
+"""Cosines that differ by less may be told apart otherwise when rounded otherwise: episodes that have any are gathered,
+so that an accuracy does not depend on how the scores were computed."""
+
 CACHE_LINE_BYTES = 64
 
 Result = TypeVar("Result")
@@ -158,9 +162,19 @@ class Scoring:
         return _class_first(head.scores(support, _labels(episodes), queries, episodes.way))
 
     def _prototype_scores(self, episodes: Episodes, head: Prototypes) -> Float32[ndarray, "episodes way queries"]:
-        """Temperature · cos(query, prototype): products first, then what the cosine divides by."""
+        """Temperature · cos(query, prototype); looked up or gathered, the answers are the same."""
+        if not len(self._flat_gram):
+            return self._cosines(episodes, head, self._sums_gathered)
+        scores = self._cosines(episodes, head, self._sums_looked_up)
+        close: ndarray = np.any(_margins(scores) < TEMPERATURE * CLOSE, axis=1)
+        scores[close] = self._cosines(episodes[close], head, self._sums_gathered)
+        return scores
+
+    def _cosines(
+        self, episodes: Episodes, head: Prototypes, sums: Callable[..., tuple[ndarray, ndarray]]
+    ) -> Float32[ndarray, "episodes way queries"]:
+        """Products first, then what the cosine divides by."""
         weights = self._inverse_lengths[episodes.support] if head.kind == "mean_of_normalized" else None
-        sums = self._sums_looked_up if len(self._flat_gram) else self._sums_gathered
         scores, lengths = sums(episodes, weights)
         scores *= np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, :, None]
         scores *= self._query_factors[episodes.asked][:, None]
@@ -230,6 +244,15 @@ class Scoring:
     def _gather(self, images: Int64[ndarray, "..."], out: Float32[ndarray, "... dim"]) -> None:
         # Indices were checked, so nothing is clipped; only then does numpy write to `out` without a copy.
         self._vectors.take(images, axis=0, out=out, mode="clip")
+
+
+def _margins(scores: Float32[ndarray, "episodes way queries"]) -> Float32[ndarray, "episodes queries"]:
+    """By how much the highest score of each query exceeds the second highest."""
+    highest, second = scores[:, 0].copy(), np.full_like(scores[:, 0], -np.inf)
+    for place in range(1, scores.shape[1]):
+        np.maximum(second, np.minimum(highest, scores[:, place]), out=second)
+        np.maximum(highest, scores[:, place], out=highest)
+    return highest - second
 
 
 def _images(episodes: Episodes) -> int:
