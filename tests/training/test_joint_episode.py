@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.reservation.candidates import Candidates
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
-from cplsr.training.base_images import BaseImages
-from cplsr.training.joint_episode import joint_loss, plan_base_episode
+from cplsr.training.episode_plan import joint_loss, plan_base_episode
 
 LABELS = np.repeat(np.arange(7), 6)
 
@@ -92,7 +92,7 @@ def test_without_sst_there_is_one_episode_and_nothing_is_turned():
 
 def test_pixels_are_turned_counter_clockwise_class_by_class():
     pixels = np.arange(len(LABELS) * 3 * 4 * 4, dtype=np.int64).reshape(len(LABELS), 3, 4, 4).astype(np.uint8)
-    images = BaseImages(pixels, LABELS, tuple("abcdefg"), "x", ())
+    images = DecodedImages(pixels, LABELS, tuple("abcdefg"), "x", ())
     plan = plan_base_episode(sampler(), 0, sst=True, seed=0)[1]
     result = plan.pixels(images)
     row = 0

@@ -289,8 +289,9 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
     import os
     import shutil
 
+    from cplsr.data import decoded_images
     from cplsr.data.open import open_domain
-    from cplsr.training import base_images, base_statistics
+    from cplsr.training import base_statistics
 
     copied = tmp_path / "copied" / "domain"
     shutil.copytree(tiny_folder, copied, copy_function=shutil.copyfile)
@@ -298,7 +299,7 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
         os.utime(file, (1, 1))
     settings = replace(SETTINGS, episodes=1)
     train(load_backbone(checkpoint_file, heads=2), open_domain(tiny_folder), out=tmp_path / "a", settings=settings)
-    monkeypatch.setattr(base_images, "decode", None)  # all is in the caches
+    monkeypatch.setattr(decoded_images, "decode", None)  # all is in the caches
     monkeypatch.setattr(base_statistics, "_compute", None)
     backbone = load_backbone(checkpoint_file, heads=2)
     assert train(backbone, open_domain(copied), out=tmp_path / "a", settings=settings, resume=True).already_finished
@@ -307,18 +308,18 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
 
 
 def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monkeypatch, caplog):
-    from cplsr.training import base_images
-    from cplsr.training.processes import Processes
+    from cplsr.data import decoded_images
+    from cplsr.processes import Processes
 
     def opened():
-        return base_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
+        return decoded_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
 
     labels = opened().labels.tolist()
     (index,) = (tmp_path / "images").glob("*/index.json")
     whole = index.read_bytes()
     decoded = []
-    real = base_images.decode
-    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real(*a, **k))
+    real = decoded_images.decode
+    monkeypatch.setattr(decoded_images, "decode", lambda *a, **k: decoded.append(1) or real(*a, **k))
     digits = [place for place, byte in enumerate(whole) if chr(byte).isdigit()]
     for place in digits[:: len(digits) // 25]:
         index.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -329,13 +330,14 @@ def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monke
 
 
 def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_path, caplog, monkeypatch):
+    from cplsr.data import decoded_images
     from cplsr.environment import cache_folder
-    from cplsr.training import base_images, base_statistics
+    from cplsr.training import base_statistics
 
     run("a")
     decoded, computed = [], []
-    real_decode, real_compute = base_images.decode, base_statistics._compute
-    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real_decode(*a, **k))
+    real_decode, real_compute = decoded_images.decode, base_statistics._compute
+    monkeypatch.setattr(decoded_images, "decode", lambda *a, **k: decoded.append(1) or real_decode(*a, **k))
     monkeypatch.setattr(base_statistics, "_compute", lambda *a, **k: computed.append(1) or real_compute(*a, **k))
     run("b")
     assert (len(decoded), len(computed)) == (0, 0)

@@ -10,18 +10,18 @@ from typing import Any
 from cplsr.ablation.plan import Run
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import open_backbone
+from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
-from cplsr.data.open import open_domain
+from cplsr.data.open import open_domain, open_targets
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
+from cplsr.processes import Processes
 from cplsr.settings.ablation import SharedSettings
 from cplsr.settings.episodes import EpisodeSettings
 from cplsr.settings.training import TrainingSettings
-from cplsr.training.base_images import decoded_images
 from cplsr.training.base_statistics import base_gaussians
-from cplsr.training.processes import Processes
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
@@ -72,15 +72,7 @@ class Workspace:
     @cached_property
     def targets(self) -> dict[str, Domain]:
         """Domains to measure on, by name."""
-        targets: dict[str, Domain] = {}
-        for name, source in self.setup.targets:
-            domain = open_domain(source)
-            if (name or domain.name) in targets:
-                raise InputError(
-                    f"two targets are called {name or domain.name!r}: give one of them another name, as NAME={source}"
-                )
-            targets[name or domain.name] = domain
-        return targets
+        return open_targets(self.setup.targets)
 
     @cached_property
     def _sources(self) -> tuple[Domain, Domain | None]:

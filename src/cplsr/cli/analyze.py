@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_targets, split_name
+from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, split_name
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
@@ -79,13 +79,13 @@ def run(options: Analyze) -> Analysis:
     from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import check_output
     from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_domain
+    from cplsr.data.open import open_domain, open_targets
     from cplsr.evaluation.cache import EmbeddingCache
 
     check_output(options.out)
     name, source = (None, None) if options.adapter is None else split_name(options.adapter)
     image_size = options.image_size or adapters_image_size([] if source is None else [source])
-    targets = open_targets(options.target, strict=options.strict)
+    targets = open_targets(map(split_name, options.target), strict=options.strict)
     base = None if options.base is None else open_domain(options.base, strict=options.strict)
     return analyze(
         open_backbone(options, image_size),

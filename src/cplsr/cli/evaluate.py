@@ -20,8 +20,7 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.data.domain import Domain
-    from cplsr.methods.base import Adaptation
+    from cplsr.evaluation.adapting import Adaptation
     from cplsr.records.results import Results
 
 
@@ -75,6 +74,7 @@ def run(options: Evaluate) -> Results:
     if not options.target:
         raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
     from cplsr.backbones.load import open_backbone
+    from cplsr.data.open import open_targets
     from cplsr.evaluation.cache import EmbeddingCache
     from cplsr.evaluation.evaluate import evaluate
 
@@ -82,7 +82,7 @@ def run(options: Evaluate) -> Results:
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
     image_size = options.image_size or adapters_image_size([source for _, source in named])
     adaptation = None if options.method is None else adaptation_of(options, options.method)
-    targets = open_targets(options.target, strict=options.strict)
+    targets = open_targets(map(split_name, options.target), strict=options.strict)
     backbone = open_backbone(options, image_size)
     if adaptation is not None and backbone.precision == "bf16":
         raise InputError(
@@ -99,12 +99,10 @@ def run(options: Evaluate) -> Results:
     results = evaluate(backbone, targets, heads=options.head, strict=options.strict, **shared)
     if adaptation is None or options.method is None:
         return results
-    from cplsr.methods.measure import measure_adaptation, with_adaptation
+    from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 
-    adapted = measure_adaptation(
-        backbone, targets, adaptation, method=options.method, episodes=options.method_episodes, **shared
-    )
-    return with_adaptation(results, adapted, method=options.method, adaptation=adaptation)
+    request = AdaptationRequest(options.method, adaptation, options.method_episodes)
+    return measure_adaptation(backbone, targets, request, **shared).behind(results)
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:
@@ -153,21 +151,6 @@ def adapters_image_size(sources: list[str]) -> int | None:
         listed = ", ".join(f"{source}: {size}" for source, size in sizes.items())
         raise InputError(f"the adapters were trained at different image sizes ({listed}): give one with --image-size")
     return next(iter(sizes.values()))
-
-
-def open_targets(texts: tuple[str, ...], *, strict: bool) -> dict[str, Domain]:
-    """Domains by the name given, or by their own."""
-    from cplsr.data.open import open_domain
-
-    targets: dict[str, Domain] = {}
-    for text in texts:
-        name, source = split_name(text)
-        domain = open_domain(source, strict=strict)
-        name = name or domain.name
-        if name in targets:
-            raise InputError(f"two targets are called {name!r}: give one of them another name, as NAME={source}")
-        targets[name] = domain
-    return targets
 
 
 def show_tables(results: Results, console: Console) -> None:

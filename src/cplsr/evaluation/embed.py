@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
+    from cplsr.data.decoded_images import DecodedImages
     from cplsr.data.domain import Domain
 
 IMAGES_PER_SHARD = 2048
@@ -128,6 +129,21 @@ def embed_pixels(
             f"damaged, or the precision {backbone.precision} is too coarse for this backbone; try --precision fp32"
         )
     return vectors
+
+
+def embed_decoded(
+    backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "batch"]]]
+) -> Iterator[Float32[ndarray, "batch dim"]]:
+    """Embed batches of images that are decoded already, turned by multiples of 90°.
+
+    Args:
+        backbone: The backbone, with the adapter that is on it.
+        images: Where the pixels come from.
+        batches: How often a batch is turned, and the positions of its images.
+    """
+    for turn, indices in batches:
+        pixels = torch.rot90(images.take(indices), turn, dims=(-2, -1))
+        yield embed_pixels(backbone, pixels, lambda row, at=indices: f"image {at[row]}")  # type: ignore[misc]
 
 
 def _turns(

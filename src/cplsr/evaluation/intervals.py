@@ -8,6 +8,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from cplsr.errors import InputError
+from cplsr.records.results import excludes_zero
 
 Z95 = 1.96
 """Half-width of a 95 % interval in standard errors, as few-shot papers print it."""
@@ -38,8 +39,7 @@ class PairedDifference:
     @property
     def significant(self) -> bool:
         """Whether 0 lies outside the interval of the difference."""
-        half_width = self.difference.half_width
-        return half_width is not None and abs(self.difference.mean) > half_width
+        return excludes_zero(self.difference.mean, self.difference.half_width)
 
 
 def mean_interval(values: Float64[ndarray, "episodes"]) -> Interval:

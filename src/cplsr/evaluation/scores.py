@@ -22,11 +22,12 @@ class EpisodeScores:
     accuracies: share of right answers in each episode, between 0 and 1.
     confusion: queries of each class (row) by the class they were taken for (column).
     calibration: answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+    The last two are `None` where only accuracies are known.
     """
 
     accuracies: Float64[ndarray, "episodes"]
-    confusion: Int64[ndarray, "classes classes"]
-    calibration: Float64[ndarray, "3 bins"]
+    confusion: Int64[ndarray, "classes classes"] | None = None
+    calibration: Float64[ndarray, "3 bins"] | None = None
 
 
 def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes: int) -> EpisodeScores:

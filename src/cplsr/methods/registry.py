@@ -9,7 +9,8 @@ from typing import Any
 
 from cplsr.declared import fit, fit_arguments, nearest
 from cplsr.errors import InputError
-from cplsr.methods.base import Adaptation, Method
+from cplsr.evaluation.adapting import Adaptation
+from cplsr.methods.base import Method
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 

@@ -20,25 +20,24 @@ from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.decoded_images import DecodedImages, decoded_images
 from cplsr.data.domain import Domain
 from cplsr.environment import versions
 from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.files import only_writer
-from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream, numbered_generator
+from cplsr.processes import Processes
+from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TURNS, TrainingSettings
-from cplsr.training.base_images import BaseImages, decoded_images
 from cplsr.training.base_statistics import base_gaussians
-from cplsr.training.joint_episode import EpisodePlan, plan_base_episode
+from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
 from cplsr.training.objective import JointObjective, Objective, TrainingEpisode
-from cplsr.training.processes import Processes
 from cplsr.training.run_folder import RunFolder, RunState, git_commit
 from cplsr.training.validation import Validation, hold_out_classes
 
 SAVE_SECONDS = 15.0
-OBJECTIVES = 2**32 + 4
-"""A stream of random words of its own for what an objective draws."""
 PARTNERS = 2**31
 """Numbers from here on are of base episodes that stand beside others."""
 _log = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class _Run:
     def __init__(
         self,
         backbone: Backbone,
-        images: BaseImages,
+        images: DecodedImages,
         validation: Validation,
         pseudo: PseudoEpisodeStream | None,
         settings: TrainingSettings,
@@ -234,7 +233,7 @@ class _Run:
             pixels=plan.pixels(self.images).unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
-            generator=numbered_generator(settings.seed, step, stream=OBJECTIVES),
+            generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
             pseudo=None if self.pseudo is None else self.pseudo.episode(step),
         )
 
