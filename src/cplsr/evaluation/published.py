@@ -147,8 +147,8 @@ def benchmark_target(*names: str) -> str | None:
 
 def benchmark_targets(results: Results) -> dict[str, str]:
     """For each target of an evaluation that is one of the benchmark's, by its data or by its name: which."""
-    found = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
-    return {name: title for name, title in found.items() if title is not None}
+    titles = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
+    return {name: title for name, title in titles.items() if title is not None}
 
 
 def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
@@ -170,7 +170,7 @@ def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
     for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
         figures = {(name, shot): published_for(title, shot, base=base).get(system)
                    for name, title in targets.items() for shot in results.shots}  # fmt: skip
-        cells[system] = {place: cell for place, cell in figures.items() if cell is not None}
+        cells[system] = {at: cell for at, cell in figures.items() if cell is not None}
     if not any(cells.values()):
         return PaperBeside()
     return PaperBeside(cells, remarks_on_data(results))
@@ -196,8 +196,8 @@ def another_backbone(results: Results) -> str | None:
     shape = {name: backbone.get(name) for name in VIT_S16}
     if shape == VIT_S16:
         return None
-    told = "{layers} layers, {dim} wide, {heads} heads, patch {patch_size}".format(**shape)
-    return f"another backbone ({told}; the paper's is ViT-S/16)"
+    own = "{layers} layers, {dim} wide, {heads} heads, patch {patch_size}".format(**shape)
+    return f"another backbone ({own}; the paper's is ViT-S/16)"
 
 
 def _not_comparable(results: Results) -> str | None:

@@ -36,10 +36,10 @@ def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes:
     confusion = np.zeros((classes, classes), dtype=np.int64)
     calibration = np.zeros((3, BINS))
     for part in parts:
-        places = slice(part.first, part.first + len(part.scores))
-        truth, predictions = episodes.truth[places], part.predictions()
+        numbers = slice(part.first, part.first + len(part.scores))
+        truth, predictions = episodes.truth[numbers], part.predictions()
         correct = predictions == truth
-        accuracies[places] = correct.mean(axis=1)
-        confusion += confusion_counts(episodes.classes[places], truth, predictions, classes)
+        accuracies[numbers] = correct.mean(axis=1)
+        confusion += confusion_counts(episodes.classes[numbers], truth, predictions, classes)
         calibration += bin_sums(part.scores, correct)
     return EpisodeScores(accuracies, confusion, calibration)

@@ -12,7 +12,8 @@ from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.reservation.candidates import Candidates
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
-from cplsr.training.episode_plan import joint_loss, plan_base_episode
+from cplsr.training.episode_plan import plan_base_episode
+from cplsr.training.objective import joint_loss
 
 LABELS = np.repeat(np.arange(7), 6)
 
