@@ -42,7 +42,7 @@ class Method:
 def prototype_logits(
     episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"], temperature: float | Tensor
 ) -> Float[Tensor, "queries way"]:
-    """temperature · cos(query, mean of the support) for an embedded episode."""
+    """Compute temperature · cos(query, mean of the support) for an embedded episode."""
     rows = episode.grouped(embeddings)
     return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
 
