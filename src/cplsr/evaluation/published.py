@@ -69,8 +69,9 @@ class PublishedRow:
 class PublishedTable:
     """A table of the paper; rows in the order printed.
 
-    base: the data set that the systems were trained on.
-    notes: where the print is incomplete or wrong.
+    Attributes:
+        base: The data set that the systems were trained on.
+        notes: Where the print is incomplete or wrong.
     """
 
     name: str
@@ -95,8 +96,10 @@ class PublishedTable:
 class PaperBeside:
     """The paper's figures that belong beside an evaluation's, and what to know of the comparison.
 
-    cells: by system, then by (target as the evaluation calls it, shot); empty where the paper measured something else.
-    remarks: sentences, for example that the data is a sample.
+    Attributes:
+        cells: By system, then by (target as the evaluation calls it, shot); empty where the paper measured something
+            else.
+        remarks: Sentences, for example that the data is a sample.
     """
 
     cells: Mapping[str, Mapping[tuple[str, int], PublishedCell]] = field(default_factory=dict)
@@ -125,10 +128,13 @@ def published_table(name: str) -> PublishedTable:
 
 
 def published_for(target: str, shot: int, *, way: int = WAY, base: str = MINI) -> dict[str, PublishedCell]:
-    """What every system of the paper reached on a target at a shot, in the order printed; empty where nothing was.
+    """Look up what every system of the paper reached on a target at a shot, in the order printed; empty where nothing was.
 
-    target: the benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
-    base: the data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
+    Args:
+        target: The benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
+        shot: Support images of each class.
+        way: Classes of an episode.
+        base: The data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
     """
     table = {MINI: "mini", TIERED: "tiered"}.get(base)
     if table is None:

@@ -19,9 +19,11 @@ from cplsr.evaluation.scoring import ScoredEpisodes
 class EpisodeScores:
     """What the answers to all queries came to.
 
-    accuracies: share of right answers in each episode, between 0 and 1.
-    confusion: queries of each class (row) by the class they were taken for (column).
-    calibration: answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+    Attributes:
+        accuracies: Share of right answers in each episode, between 0 and 1.
+        confusion: Queries of each class (row) by the class they were taken for (column).
+        calibration: Answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+
     The last two are `None` where only accuracies are known.
     """
 

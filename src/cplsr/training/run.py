@@ -43,7 +43,9 @@ _log = logging.getLogger(__name__)
 class TrainingJob:
     """What is trained, on what and how: all that decides the result of a run.
 
-    adapter, options: kind and options of the adapter.
+    Attributes:
+        adapter: Kind of the adapter.
+        options: Its options.
     """
 
     backbone: Backbone

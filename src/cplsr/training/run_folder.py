@@ -27,9 +27,13 @@ _log = logging.getLogger(__name__)
 class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
-    episode: base episodes done. best_*: the best validation so far. seconds: time spent before a restart.
-    optimizer: its tensors, as `PARAMETER/NAME`. objective: the objective's own parameters, where it has any.
-    metrics: all rows of metrics.jsonl so far.
+    Attributes:
+        episode: Base episodes done.
+        optimizer: Its tensors, as `PARAMETER/NAME`.
+        best_episode, best_accuracy, best_adapter: The best validation so far.
+        seconds: Time spent before a restart.
+        objective: The objective's own parameters, where it has any.
+        metrics: All rows of metrics.jsonl so far.
     """
 
     episode: int
