@@ -128,7 +128,7 @@ def published_table(name: str) -> PublishedTable:
 
 
 def published_for(target: str, shot: int, *, way: int = WAY, base: str = MINI) -> dict[str, PublishedCell]:
-    """Look up what every system of the paper reached on a target at a shot, in the order printed; empty where nothing was.
+    """Look up what every system of the paper reached on a target at a shot; empty where nothing was printed.
 
     Args:
         target: The benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.

@@ -69,16 +69,11 @@ class Run:
         validation: Validation,
         pseudo: PseudoEpisodeStream | None,
     ) -> None:
-        self.backbone, self.settings, self.objective, self.processes = (
-            job.backbone,
-            job.settings,
-            job.objective,
-            job.processes,
-        )
+        self.backbone, self.objective, self.processes = job.backbone, job.objective, job.processes
         self.folder, self.images, self.validation, self.pseudo = folder, images, validation, pseudo
         self.adapter: Adapter = adapter_of(self.backbone)
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
-        settings = self.settings
+        self.settings = settings = job.settings
         self.optimizer = torch.optim.AdamW(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
         self.sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed

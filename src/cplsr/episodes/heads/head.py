@@ -48,10 +48,11 @@ class Head(Declared, ABC):
 class Products:
     """Inner products of the images of an episode: its support images first, then its queries.
 
-    inner: products of all images with the support images; with all images where the queries are seen together.
-    squares: squared lengths of all images.
-    support: number of support images.
-    dim: length of the embeddings.
+    Attributes:
+        inner: Products of all images with the support images; with all images where the queries are seen together.
+        squares: Squared lengths of all images.
+        support: Number of support images.
+        dim: Length of the embeddings.
     """
 
     inner: Float[Tensor, "*episodes images columns"]
