@@ -30,15 +30,16 @@ def tensors(folder: Path) -> bytes:
 
 
 @pytest.fixture
-def run(checkpoint_file, tiny, tmp_path):
+def run(checkpoint_file, tiny, tmp_path, monkeypatch):
     """Train with changed settings in a folder of its own; returns the folder."""
+    monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
 
     def go(name="run", adapter="coalescent", adapter_options=None, resume=False, **changes):
         backbone = load_backbone(checkpoint_file, heads=2)
         settings = replace(SETTINGS, **changes)
         result = train(
             backbone, tiny, out=tmp_path / name, adapter=adapter, adapter_options=adapter_options,
-            settings=settings, workers=0, resume=resume, save_seconds=0.0,
+            settings=settings, workers=0, resume=resume,
         )  # fmt: skip
         assert backbone.adapter is None
         return result
@@ -221,7 +222,7 @@ def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
 
 def interrupted(run, monkeypatch, **changes):
     """A run that stops with an error in its third episode, after the states of episodes 1 and 2."""
-    real = loop._Run._episodes
+    real = loop.Run._episodes
 
     def stopped(self, first, at_once):
         if first == 2:
@@ -229,7 +230,7 @@ def interrupted(run, monkeypatch, **changes):
         return real(self, first, at_once)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_episodes", stopped)
+        patch.setattr(loop.Run, "_episodes", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(**changes)
 
@@ -265,7 +266,7 @@ def test_a_run_goes_on_to_the_same_result_whatever_was_damaged(run, tmp_path, mo
 
 
 def test_a_second_run_into_one_folder_gets_a_sentence_and_disturbs_nothing(run, tmp_path, monkeypatch):
-    real = loop._Run._episodes
+    real = loop.Run._episodes
     said = []
 
     def meddled(self, first, at_once):
@@ -277,7 +278,7 @@ def test_a_second_run_into_one_folder_gets_a_sentence_and_disturbs_nothing(run, 
         return real(self, first, at_once)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_episodes", meddled)
+        patch.setattr(loop.Run, "_episodes", meddled)
         run()
     assert len(said) == 2
     assert all("is being written by another process" in sentence for sentence in said)

@@ -193,9 +193,9 @@ class EpisodeSampler:
         counts += ranks < self.way * self.query - counts.sum(axis=1, keepdims=True)
         room = self._sizes[classes] - self.shot
         counts = np.minimum(counts, room)
-        for place in range(self.way):
+        for position in range(self.way):
             lacking = self.way * self.query - counts.sum(axis=1)
-            counts[:, place] += np.minimum(room[:, place] - counts[:, place], lacking)
+            counts[:, position] += np.minimum(room[:, position] - counts[:, position], lacking)
         return counts
 
     def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
@@ -304,6 +304,6 @@ def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | n
         simple = {type(name) for name in names}
         dtype = np.asarray(names).dtype if simple in ({int}, {str}) else np.dtype(object)
     array = np.empty(len(names), dtype=dtype)
-    for place, name in enumerate(names):
-        array[place] = name
+    for number, name in enumerate(names):
+        array[number] = name
     return array

@@ -49,7 +49,9 @@ class Adaptation(ABC):
     """What a method does with the labeled support images of one target episode before it predicts.
 
     It never gets the labels of the queries. It may change the parameters of the backbone's adapter, and puts them back.
-    options: what it was made with, defaults included, for the record.
+
+    Attributes:
+        options: What it was made with, defaults included, for the record.
     """
 
     options: dict[str, Any]
@@ -69,9 +71,10 @@ class Adaptation(ABC):
 class AdaptationRequest:
     """What is to adapt, and on how much.
 
-    method: what the names of the models get at their end, `frozen+pmf`.
-    episodes: the first so many of an evaluation's episodes; all of them where it has fewer.
-    frozen: whether to adapt the frozen backbone too, all of whose weights may then change.
+    Attributes:
+        method: What the names of the models get at their end, `frozen+pmf`.
+        episodes: The first so many of an evaluation's episodes; all of them where it has fewer.
+        frozen: Whether to adapt the frozen backbone too, all of whose weights may then change.
     """
 
     method: str
@@ -183,11 +186,12 @@ def measure_adaptation(
 class AdaptingContender(Contender):
     """A model that adapts on every support set before it answers the queries.
 
-    info: the stored adapter that is adapted; with `None` all weights of the backbone are.
-    settings: what the episodes were drawn with.
-    pictures: the pixels of all images that the episodes hold.
-    logs: the folder where finished episodes are looked up and kept; `None` keeps none.
-    seconds: how long each episode took that was answered so far.
+    Attributes:
+        info: The stored adapter that is adapted; with `None` all weights of the backbone are.
+        settings: What the episodes were drawn with.
+        pictures: The pixels of all images that the episodes hold.
+        logs: The folder where finished episodes are looked up and kept; `None` keeps none.
+        seconds: How long each episode took that was answered so far.
     """
 
     _: KW_ONLY
@@ -273,7 +277,8 @@ def predictions(
 class _Pictures:
     """Pixels of the images that some episodes hold, by the numbers that the episodes know them by.
 
-    domain: the fingerprint of the domain they are of.
+    Attributes:
+        domain: The fingerprint of the domain they are of.
     """
 
     domain: str

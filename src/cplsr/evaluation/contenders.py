@@ -29,9 +29,10 @@ from cplsr.settings.episodes import EpisodeSettings
 class Contender(ABC):
     """Whatever answers the episodes of one target.
 
-    name: of its rows.
-    embeddings: of the target's images; the episodes' numbers are rows of these.
-    train_shot: the shot it was trained for, if it was.
+    Attributes:
+        name: What its rows call it.
+        embeddings: Those of the target's images; the episodes' numbers are rows of these.
+        train_shot: The shot it was trained for, if it was.
     """
 
     name: str
@@ -58,7 +59,8 @@ class HeadContender(Contender):
 class TargetResults:
     """What the contenders came to on one target.
 
-    left_out: classes with too few images for an episode.
+    Attributes:
+        left_out: Classes with too few images for an episode.
     """
 
     rows: list[AccuracyRow] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial, reduce
@@ -75,13 +75,7 @@ def evaluate(
         frozen, *adapted = embed_many(
             backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache
         )
-        named: list[tuple[str, Embeddings, int | None]] = [(FROZEN, frozen, None)]
-        named += [(name, own, info.shot) for (name, info), own in zip(stored, adapted, strict=True)]
-        contenders = [
-            HeadContender(method_name(name, backbone.pooling, head), own, shot, head)
-            for name, own, shot in named
-            for head in chosen
-        ]
+        contenders = _contenders(backbone.pooling, frozen, zip(stored, adapted, strict=True), chosen)
         measured.append(evaluate_embeddings(contenders, target=target, settings=settings, match_shot=match_shot))
         data[target] = describe_data(domain, frozen)
         flags += [f"{target}: {flag}" for flag in data_flags(domain, frozen, measured[-1].left_out)]
@@ -95,6 +89,21 @@ def evaluate(
         data=data,
         flags=tuple(flags),
     )
+
+
+def _contenders(
+    pooling: str,
+    frozen: Embeddings,
+    adapted: Iterable[tuple[tuple[str, AdapterInfo], Embeddings]],
+    heads: Sequence[Head],
+) -> list[Contender]:
+    models: list[tuple[str, Embeddings, int | None]] = [(FROZEN, frozen, None)]
+    models += [(name, embeddings, info.shot) for (name, info), embeddings in adapted]
+    return [
+        HeadContender(method_name(name, pooling, head), embeddings, shot, head)
+        for name, embeddings, shot in models
+        for head in heads
+    ]
 
 
 def evaluate_embeddings(

@@ -30,7 +30,8 @@ class Interval:
 class PairedDifference:
     """How much better one method is than another on the same episodes.
 
-    wins: share of the episodes on which it is strictly better.
+    Attributes:
+        wins: Share of the episodes on which it is strictly better.
     """
 
     difference: Interval

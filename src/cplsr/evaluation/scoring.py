@@ -64,13 +64,13 @@ class ScoredEpisodes:
     scores: Float32[ndarray, "episodes way queries"]
 
     def predictions(self) -> Int64[ndarray, "episodes queries"]:
-        """Place of the highest score, the first of equals."""
+        """Find the position of the highest score, the first of equals."""
         highest = self.scores[:, 0].copy()
-        places = np.zeros(highest.shape, dtype=np.int64)
-        for place in range(1, self.scores.shape[1]):
-            np.copyto(places, place, where=self.scores[:, place] > highest)
-            np.maximum(highest, self.scores[:, place], out=highest)
-        return places
+        labels = np.zeros(highest.shape, dtype=np.int64)
+        for label in range(1, self.scores.shape[1]):
+            np.copyto(labels, label, where=self.scores[:, label] > highest)
+            np.maximum(highest, self.scores[:, label], out=highest)
+        return labels
 
 
 @final
@@ -109,11 +109,11 @@ class Scoring:
         self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
     ) -> Float64[ndarray, "episodes"]:
         """Share of right answers in each episode, between 0 and 1."""
-        found = np.empty(len(episodes))
+        shares = np.empty(len(episodes))
         for part in self.scores(episodes, head, threads=threads):
-            places = slice(part.first, part.first + len(part.scores))
-            found[places] = (part.predictions() == episodes.truth[places]).mean(axis=1)
-        return found
+            numbers = slice(part.first, part.first + len(part.scores))
+            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
+        return shares
 
     def _gram_pays(self, episodes: Episodes, head: ProductHead) -> bool:
         """Whether computing the products of all pairs, one half of the matrix, and looking them up costs less."""
@@ -140,8 +140,8 @@ class Scoring:
         images = np.concatenate([support, episodes.asked], axis=1)
         columns = images if head.together else support
         inner, squares = (
-            torch.from_numpy(found).double()
-            for found in (self._products(images[:, :, None], columns[:, None]), self._products(images, images))
+            torch.from_numpy(products).double()
+            for products in (self._products(images[:, :, None], columns[:, None]), self._products(images, images))
         )
         products = Products(inner, squares, support.shape[1], self._vectors.shape[1])
         return _class_first(head.from_products(products, _labels(episodes), episodes.way))
@@ -194,12 +194,12 @@ class Scoring:
         products = np.empty(places.shape, dtype=np.float32)
         for begin in range(0, len(scores), step):
             part = slice(begin, min(begin + step, len(scores)))
-            where, found = places[: part.stop - begin], products[: part.stop - begin]
+            where, chosen = places[: part.stop - begin], products[: part.stop - begin]
             np.add(support[part][..., None] * len(self._vectors), asked[part], out=where)
-            self._flat_gram.take(where, out=found, mode="clip")
+            self._flat_gram.take(where, out=chosen, mode="clip")
             if weights is not None:
-                found *= weights[part][..., None]
-            found.sum(axis=2, out=scores[part])
+                chosen *= weights[part][..., None]
+            chosen.sum(axis=2, out=scores[part])
         return scores, np.sqrt(among.sum(axis=(2, 3)).clip(min=0))
 
     def _sums_gathered(

@@ -22,12 +22,14 @@ BACKBONE_SETTINGS = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False
 class Method:
     """A way to few-shot learning on a vision transformer.
 
-    name: as on the command line. reference: where it was published.
-    trains: `backbone` or `adapter`, what it trains unless told otherwise.
-    sees: which images it may look at in training, in words, for the column of the table.
-    settings: training settings to start from where the user gives none.
-    objective: makes the loss of a base episode from options; `None`: nothing is trained.
-    adaptation: makes what happens on a target's support set; `None`: prototypes and nothing more.
+    Attributes:
+        name: As on the command line.
+        reference: Where it was published.
+        trains: `backbone` or `adapter`, what it trains unless something else is asked for.
+        sees: Which images it may look at in training, in words, for the column of the table.
+        settings: Training settings to start from where the user gives none.
+        objective: Makes the loss of a base episode from options; `None`: nothing is trained.
+        adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Method:
 def prototype_logits(
     episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"], temperature: float | Tensor
 ) -> Float[Tensor, "queries way"]:
-    """temperature · cos(query, mean of the support) for an embedded episode."""
+    """Compute temperature · cos(query, mean of the support) for an embedded episode."""
     rows = episode.grouped(embeddings)
     return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
 

@@ -24,10 +24,11 @@ Embed = Callable[..., Tensor]
 class TrainingEpisode:
     """One N-way episode of base images.
 
-    pixels: class by class, the `shot` support images before the query images.
-    classes: the base classes, each turn of a class a class of its own.
-    generator: the episode's own random stream; a resumed run draws the same numbers from it.
-    pseudo: the pseudo-episode it is joined with, if any.
+    Attributes:
+        pixels: Class by class, the `shot` support images before the query images.
+        classes: The base classes, each turn of a class a class of its own.
+        generator: The episode's own random stream; a resumed run draws the same numbers from it.
+        pseudo: The pseudo-episode it is joined with, if any.
     """
 
     pixels: UInt8[Tensor, "way shot_and_query 3 size size"]
@@ -49,7 +50,8 @@ class TrainingEpisode:
 class Objective(nn.Module, ABC):
     """The loss of a training episode. Parameters of its own, if any, are trained beside the adapter's.
 
-    partner: whether it wants a second episode of other images beside each.
+    Attributes:
+        partner: Whether it wants a second episode of other images beside each.
     """
 
     name: ClassVar[str]
