@@ -15,8 +15,7 @@ from cplsr.records.analysis import FINDINGS, Analysis
 from cplsr.records.public import public_path
 from cplsr.records.results import Results
 from cplsr.records.run import METRICS, RUN, TrainingRun, read_metrics
-from cplsr.report.ablation_table import table_of
-from cplsr.report.material import Ablation, Analyzed, Evaluation, Material, Training
+from cplsr.report.material import Ablation, Material, Record, Training
 
 _WANTED = "give a run folder, a results file, an analysis folder or an ablation folder, or a folder that holds some"
 
@@ -24,44 +23,26 @@ _WANTED = "give a run folder, a results file, an analysis folder or an ablation 
 def gather(paths: Iterable[Path | str]) -> Material:
     """Read everything that was given; a folder is searched one level deep, and nothing is taken twice."""
     collection = _Collection()
-    for path in paths:
-        before = collection.count
-        collection.add(Path(path))
-        if collection.count == before and not collection.known(Path(path)):
+    for path in map(Path, paths):
+        before = len(collection.entries)
+        collection.add(path)
+        if len(collection.entries) == before and not collection.knows(path):
             raise InputError(f"{path} holds nothing to report on: {_WANTED}")
-    if not collection.count:
+    if not collection.entries:
         raise InputError(f"there is nothing to report on: {_WANTED}")
-    return collection.material()
+    return Material(tuple(collection.entries.values()), tuple(collection.files.values()))
 
 
 class _Collection:
-    """What was found so far, by the place it was found at."""
+    """What was read so far, by the path it came from."""
 
     def __init__(self) -> None:
-        self.evaluations: dict[Path, Evaluation] = {}
-        self.trainings: dict[Path, Training] = {}
-        self.analyses: dict[Path, Analyzed] = {}
-        self.ablations: dict[Path, Ablation] = {}
+        self.entries: dict[Path, tuple[str, Record]] = {}
         self.files: dict[Path, tuple[str, str]] = {}
 
-    @property
-    def count(self) -> int:
-        """How many things there are."""
-        return len(self.evaluations) + len(self.trainings) + len(self.analyses) + len(self.ablations)
-
-    def known(self, path: Path) -> bool:
+    def knows(self, path: Path) -> bool:
         """Whether something under this path was taken before."""
-        return any(path.resolve() in (place, *place.parents) for place in self.files)
-
-    def material(self) -> Material:
-        """All of it."""
-        return Material(
-            evaluations=tuple(self.evaluations.values()),
-            trainings=tuple(self.trainings.values()),
-            analyses=tuple(self.analyses.values()),
-            ablations=tuple(self.ablations.values()),
-            files=tuple(self.files.values()),
-        )
+        return any(path.resolve() in (file, *file.parents) for file in self.files)
 
     def add(self, path: Path) -> None:
         """Take a file or a folder."""
@@ -74,48 +55,39 @@ class _Collection:
         elif (kind := _kind(path)) is None:
             raise InputError(f"{path} is none of the files that can be reported on: {_WANTED}")
         elif kind is Results:
-            self._evaluation(path)
+            self._results(path)
         else:
-            self._ablation(path, [path])
+            self._keep(path, _ablation(path, [path]), [path])
 
     def _folder(self, folder: Path, *, search: bool) -> None:
         if (folder / RUN).is_file():
-            training = Training(public_path(folder), TrainingRun.read(folder), tuple(read_metrics(folder)))
-            self.trainings[folder.resolve()] = training
-            self._remember(*(folder / name for name in (RUN, METRICS) if (folder / name).is_file()))
+            training = Training(TrainingRun.read(folder), tuple(read_metrics(folder)))
+            self._keep(folder, training, [folder / name for name in (RUN, METRICS) if (folder / name).is_file()])
             return
         if (folder / FINDINGS).is_file():
             analysis = Analysis.read(folder)
-            self.analyses[folder.resolve()] = Analyzed(public_path(folder), analysis)
-            self._remember(*(folder / name for name in analysis.files()))
+            self._keep(folder, analysis, [folder / name for name in analysis.files()])
             return
         kinds = {path: _kind(path) for path in sorted(folder.glob("[!.]*.json"))}
         for path in (path for path, kind in kinds.items() if kind is Results):
-            self._evaluation(path)
+            self._results(path)
         if runs := [path for path, kind in kinds.items() if kind is AblationRun]:
-            self._ablation(folder, runs)
+            self._keep(folder, _ablation(folder, runs), runs)
         elif search:
             for inner in sorted(folder.glob("[!.]*/")):
                 self._folder(inner, search=False)
 
-    def _evaluation(self, path: Path) -> None:
+    def _results(self, path: Path) -> None:
         results = Results.read(path)
         if not results.rows:
             raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
-        self.evaluations[path.resolve()] = Evaluation(public_path(path), results)
-        self._remember(path)
+        self._keep(path, results, [path])
 
-    def _ablation(self, place: Path, paths: list[Path]) -> None:
-        order = _table_order(place)
-        runs = [AblationRun.read(path) for path in paths]
-        runs.sort(key=lambda run: order.index(run.row) if run.row in order else len(order))
-        self.ablations[place.resolve()] = Ablation(public_path(place), tuple(runs), table_of(runs))
-        self._remember(*paths)
-
-    def _remember(self, *paths: Path) -> None:
-        for path in paths:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            self.files[path.resolve()] = (public_path(path), digest[:16])
+    def _keep(self, path: Path, record: Record, files: list[Path]) -> None:
+        self.entries[path.resolve()] = (public_path(path), record)
+        for file in files:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            self.files[file.resolve()] = (public_path(file), digest[:16])
 
 
 def _kind(path: Path) -> type[Results] | type[AblationRun] | None:
@@ -125,6 +97,12 @@ def _kind(path: Path) -> type[Results] | type[AblationRun] | None:
     if {"row", "shot", "seed", "results"} <= names:
         return AblationRun
     return Results if {"rows", "paired"} <= names else None
+
+
+def _ablation(path: Path, files: list[Path]) -> Ablation:
+    order = _table_order(path)
+    runs = [AblationRun.read(file) for file in files]
+    return Ablation(tuple(sorted(runs, key=lambda run: order.index(run.row) if run.row in order else len(order))))
 
 
 def _table_order(folder: Path) -> list[str]:
