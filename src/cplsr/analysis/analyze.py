@@ -229,7 +229,7 @@ def _with_entropy_change(heads: tuple[HeadChange, ...], seen: Stages) -> tuple[H
 
 
 def _use_same_images(chosen: Mapping[str, Domain], seen: Stages, way: int) -> list[str]:
-    """Leave out, in place, images that one stage lacks and classes with a single one; returns remarks on the data."""
+    """Leave out of `seen` what one stage lacks, and classes with a single image; returns remarks on the data."""
     notes = []
     for name, domain in chosen.items():
         stages = [by_name[name].embeddings for by_name in seen.values()]

@@ -22,8 +22,8 @@ _DECLARED: tuple[Literal["trains", "sees"], ...] = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
-Columns = dict[str, dict[str, Cell]]
-"""By heading, then by row; a row without a cell has nothing to say there."""
+Columns = list[tuple[str, dict[str, Cell]]]
+"""Headings, each with its cells by row; a row without a cell has nothing to say there."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ def table_of(
     """
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
-    words, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
-    columns = words | accuracies | _gain_columns(records, shown) | _cost_columns(records)
-    measured = [name for name in names if any(name in cells for cells in accuracies.values())]
+    declared, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
+    columns = [*declared, *accuracies, *_gain_columns(records, shown), *_cost_columns(records)]
+    measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
         _title(records),
-        ("row", *columns),
-        [(name, *(cells.get(name, "") for cells in columns.values())) for name in measured],
+        ("row", *(heading for heading, _ in columns)),
+        [(name, *(cells.get(name, "") for _, cells in columns)) for name in measured],
         _caption(records, names, failures),
-        left=1 + len(words),
+        left=1 + len(declared),
     )
 
 
@@ -75,52 +75,51 @@ def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
     groups = [(target, [target]) for target in targets]
     if len(targets) > 1:
         groups.append((AVERAGE, targets))
-    measured = {f"{name}\n{shot}-shot": _measured(records, shot, own) for shot in shots for name, own in groups}
-    several = len({row for column in measured.values() for row in column}) > 1
-    columns: Columns = {}
-    for heading, column in measured.items():
+    measured = [(f"{name}\n{shot}-shot", _measured(records, shot, own)) for shot in shots for name, own in groups]
+    several = len({row for _, column in measured for row in column}) > 1
+    columns: Columns = []
+    for heading, column in measured:
         best = best_of_most(entry.rank for entry in column.values()) if several else None
-        columns[heading] = {
-            row: Cell(
-                entry.accuracy.written(),
-                bold=entry.rank == best,
-                mark="" if entry.difference is None else entry.difference.mark,
-            )
-            for row, entry in column.items()
-        }
+        columns.append((heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}))
     return columns
+
+
+def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
+    mark = "" if entry.difference is None else entry.difference.mark
+    return Cell(entry.accuracy.written(), bold=entry.rank == best, mark=mark)
 
 
 def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The difference from frozen over all targets; its mark stands with the accuracy."""
-    columns = {}
+    columns: Columns = []
     for shot in shots:
         changes = {row: entry.difference for row, entry in _measured(records, shot, _targets(records)).items()}
         gains = {row: Cell(_signed(change)) for row, change in changes.items() if change is not None}
         if gains:
-            columns[f"gain\n{shot}-shot"] = gains
+            columns.append((f"gain\n{shot}-shot", gains))
     return columns
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:
     """What the trainings cost, averaged over shots and seeds."""
-    columns: Columns = {}
+    columns: Columns = []
     for heading, (figure, layout) in _COSTS.items():
         costs: dict[str, list[float]] = {}
         for record in records:
             if (cost := figure(record)) is not None:
                 costs.setdefault(record.row, []).append(cost)
         if costs:
-            columns[heading] = {row: Cell(format(sum(known) / len(known), layout)) for row, known in costs.items()}
+            means = {row: sum(known) / len(known) for row, known in costs.items()}
+            columns.append((heading, {row: Cell(format(mean, layout)) for row, mean in means.items()}))
     return columns
 
 
 def _declared_columns(records: Sequence[AblationRun]) -> Columns:
     """What the rows train and see, where their methods differ."""
     if len({record.method.get("name") for record in records if record.method}) < 2:
-        return {}
+        return []
     declared = {record.row: record.declared for record in reversed(records) if record.declared}
-    return {word: {row: Cell(entry[word]) for row, entry in declared.items()} for word in _DECLARED}
+    return [(word, {row: Cell(entry[word]) for row, entry in declared.items()}) for word in _DECLARED]
 
 
 def _targets(records: Sequence[AblationRun]) -> list[str]:

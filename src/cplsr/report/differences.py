@@ -52,11 +52,11 @@ def before_after_chart(
     bottom = TOP + ROW * len(rows) + 4
     parts = [x_axis(scale, TOP, bottom, axis)]
     for number_, (name, values) in enumerate(rows):
-        y, places = _middle(number_), [scale(value) for value in values]
+        y, across = _middle(number_), [scale(value) for value in values]
         row = hint(f"{name}: {', '.join(number(value, 1) for value in values)}")
         row += label(left - 4, y + 4, name, anchor="end", letters=LETTERS)
-        points = "".join(point(place, y, own) for own, place in enumerate(places))
-        parts.append(element("g", row, line(min(places), y, max(places), y, "joint"), points))
+        points = "".join(point(x, y, own) for own, x in enumerate(across))
+        parts.append(element("g", row, line(min(across), y, max(across), y, "joint"), points))
     return chart(
         WIDTH,
         bottom + 38,

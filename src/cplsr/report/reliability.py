@@ -20,10 +20,10 @@ def reliability_chart(row: CalibrationRow, series: int) -> str:
     curve = path((x(entry.confidence), y(entry.accuracy)) for entry in filled) if filled else "M0 0"
     points = []
     for entry in filled:
-        place, height = x(entry.confidence), y(entry.accuracy)
+        right, height = x(entry.confidence), y(entry.accuracy)
         says = f"sure {entry.confidence:.0%}, right {entry.accuracy:.0%}, {entry.share:.1%} of the queries"
-        disc = element("circle", cx=place, cy=height, r=2 + 7 * entry.share**0.5, class_=f"bubble {style(series)}")
-        points.append(element("g", hint(says), line(place, y(entry.confidence), place, height, "gap"), disc))
+        disc = element("circle", cx=right, cy=height, r=2 + 7 * entry.share**0.5, class_=f"bubble {style(series)}")
+        points.append(element("g", hint(says), line(right, y(entry.confidence), right, height, "gap"), disc))
     error = f"{number(100 * row.ece, 1)} %"
     return chart(
         WIDTH,
