@@ -28,13 +28,15 @@ class Section:
 def section(
     key: str, title: str, entries: Sequence[tuple[str, T]], write: Callable[[T], str], explanation: str = ""
 ) -> Section:
-    """What there is to say of each of several inputs, under its name where there is more than one."""
-    bodies = [(name, body) for name, record in entries if (body := write(record))]
-    parts = [
-        element("div", element("h3", text(name)) if len(entries) > 1 else "", body, class_="part")
-        for name, body in bodies
-    ]
-    return Section(key, title, "".join([paragraph(explanation), *parts] if explanation and parts else parts))
+    """What there is to say of each of several inputs, below a sentence on how to read it."""
+    body = parts(entries, write)
+    return Section(key, title, paragraph(explanation) + body if explanation and body else body)
+
+
+def parts(entries: Sequence[tuple[str, T]], write: Callable[[T], str]) -> str:
+    """What is written of each input, under its name where there is more than one; those without a word are left out."""
+    bodies = [(element("h3", text(name)) if len(entries) > 1 else "", write(record)) for name, record in entries]
+    return "".join(element("div", heading, body, class_="part") for heading, body in bodies if body)
 
 
 def paragraph(content: str, class_: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cplsr.declared import read_record
@@ -22,72 +22,59 @@ _WANTED = "give a run folder, a results file, an analysis folder or an ablation 
 
 def gather(paths: Iterable[Path | str]) -> Material:
     """Read everything that was given; a folder is searched one level deep, and nothing is taken twice."""
-    collection = _Collection()
+    entries: dict[Path, tuple[str, Record]] = {}
+    files: dict[Path, tuple[str, str]] = {}
     for path in map(Path, paths):
-        before = len(collection.entries)
-        collection.add(path)
-        if len(collection.entries) == before and not collection.knows(path):
+        records = list(_records(path))
+        if not records:
             raise InputError(f"{path} holds nothing to report on: {_WANTED}")
-    if not collection.entries:
+        for source, record, own in records:
+            entries[source.resolve()] = (public_path(source), record)
+            for file in own:
+                files[file.resolve()] = (public_path(file), hashlib.sha256(file.read_bytes()).hexdigest()[:16])
+    if not entries:
         raise InputError(f"there is nothing to report on: {_WANTED}")
-    return Material(tuple(collection.entries.values()), tuple(collection.files.values()))
+    return Material(tuple(entries.values()), tuple(files.values()))
 
 
-class _Collection:
-    """What was read so far, by the path it came from."""
+def _records(path: Path) -> Iterator[tuple[Path, Record, list[Path]]]:
+    """What a file or folder holds: where it lies, the record, and the files it was read from."""
+    if path.is_dir():
+        yield from _in_folder(path, search=True)
+    elif path.name in (RUN, METRICS, FINDINGS):
+        yield from _in_folder(path.parent, search=False)
+    elif not path.is_file():
+        raise InputError(f"{path} does not exist: {_WANTED}")
+    elif (kind := _kind(path)) is None:
+        raise InputError(f"{path} is none of the files that can be reported on: {_WANTED}")
+    else:
+        yield path, _results(path) if kind is Results else _ablation(path, [path]), [path]
 
-    def __init__(self) -> None:
-        self.entries: dict[Path, tuple[str, Record]] = {}
-        self.files: dict[Path, tuple[str, str]] = {}
 
-    def knows(self, path: Path) -> bool:
-        """Whether something under this path was taken before."""
-        return any(path.resolve() in (file, *file.parents) for file in self.files)
+def _in_folder(folder: Path, *, search: bool) -> Iterator[tuple[Path, Record, list[Path]]]:
+    if (folder / RUN).is_file():
+        training = Training(TrainingRun.read(folder), tuple(read_metrics(folder)))
+        yield folder, training, [folder / name for name in (RUN, METRICS) if (folder / name).is_file()]
+        return
+    if (folder / FINDINGS).is_file():
+        analysis = Analysis.read(folder)
+        yield folder, analysis, [folder / name for name in analysis.files()]
+        return
+    kinds = {path: _kind(path) for path in sorted(folder.glob("[!.]*.json"))}
+    for path in (path for path, kind in kinds.items() if kind is Results):
+        yield path, _results(path), [path]
+    if runs := [path for path, kind in kinds.items() if kind is AblationRun]:
+        yield folder, _ablation(folder, runs), runs
+    elif search:
+        for inner in sorted(folder.glob("[!.]*/")):
+            yield from _in_folder(inner, search=False)
 
-    def add(self, path: Path) -> None:
-        """Take a file or a folder."""
-        if path.is_dir():
-            self._folder(path, search=True)
-        elif path.name in (RUN, METRICS, FINDINGS):
-            self._folder(path.parent, search=False)
-        elif not path.is_file():
-            raise InputError(f"{path} does not exist: {_WANTED}")
-        elif (kind := _kind(path)) is None:
-            raise InputError(f"{path} is none of the files that can be reported on: {_WANTED}")
-        elif kind is Results:
-            self._results(path)
-        else:
-            self._keep(path, _ablation(path, [path]), [path])
 
-    def _folder(self, folder: Path, *, search: bool) -> None:
-        if (folder / RUN).is_file():
-            training = Training(TrainingRun.read(folder), tuple(read_metrics(folder)))
-            self._keep(folder, training, [folder / name for name in (RUN, METRICS) if (folder / name).is_file()])
-            return
-        if (folder / FINDINGS).is_file():
-            analysis = Analysis.read(folder)
-            self._keep(folder, analysis, [folder / name for name in analysis.files()])
-            return
-        kinds = {path: _kind(path) for path in sorted(folder.glob("[!.]*.json"))}
-        for path in (path for path, kind in kinds.items() if kind is Results):
-            self._results(path)
-        if runs := [path for path, kind in kinds.items() if kind is AblationRun]:
-            self._keep(folder, _ablation(folder, runs), runs)
-        elif search:
-            for inner in sorted(folder.glob("[!.]*/")):
-                self._folder(inner, search=False)
-
-    def _results(self, path: Path) -> None:
-        results = Results.read(path)
-        if not results.rows:
-            raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
-        self._keep(path, results, [path])
-
-    def _keep(self, path: Path, record: Record, files: list[Path]) -> None:
-        self.entries[path.resolve()] = (public_path(path), record)
-        for file in files:
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            self.files[file.resolve()] = (public_path(file), digest[:16])
+def _results(path: Path) -> Results:
+    results = Results.read(path)
+    if not results.rows:
+        raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
+    return results
 
 
 def _kind(path: Path) -> type[Results] | type[AblationRun] | None:

@@ -11,20 +11,20 @@ from cplsr.records.results import FROZEN, PairedRow, Results
 from cplsr.report.estimates import Estimate, average_difference
 from cplsr.report.markup import element, listed, number, plural, text
 from cplsr.report.material import Ablation, Material, Training
-from cplsr.report.sections import Section, callout, paragraph, section
+from cplsr.report.sections import Section, callout, paragraph, parts
 
 
 def summary_section(material: Material) -> Section:
     """What a reader in a hurry takes away."""
-    parts = [
+    said = [
         callout("Read this first", remarks(material), "warning"),
-        section("", "", material.of(Results), _evaluation).body,
+        parts(material.of(Results), _evaluation),
         *(paragraph(training_words(name, training)) for name, training in material.of(Training)),
         *(paragraph(ablation_words(name, ablation.runs)) for name, ablation in material.of(Ablation)),
     ]
     for name, analysis in material.of(Analysis):
-        parts.append(paragraph(analysis_words(name, analysis)) + callout("Notes", analysis.notes, "note"))
-    return Section("summary", "In short", "".join(parts))
+        said.append(paragraph(analysis_words(name, analysis)) + callout("Notes", analysis.notes, "note"))
+    return Section("summary", "In short", "".join(said))
 
 
 def remarks(material: Material) -> list[str]:
