@@ -115,13 +115,7 @@ def analyze(
         with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
             return {name: _look(backbone, embed(chosen[name]), samples[name], settings, bar) for name in chosen}
 
-    seen: Stages = {"before": look()}
-    adapter: AnalyzedAdapter | None = None
-    heads: tuple[HeadChange, ...] = ()
-    if stored is not None:
-        seen["after"], about, heads = _with_adapter(backbone, stored, look)
-        adapter = {"name": adapter_name or stored.folder.name, **about}
-        heads = _with_entropy_change(heads, seen)
+    seen, adapter, heads = _before_and_after(backbone, stored, adapter_name, look)
     notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, settings.cost)]
     notes += _use_same_images(chosen, seen, settings.way)
     return Analysis(
@@ -206,19 +200,27 @@ def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int6
     return order[np.argsort(turn, kind="stable")]
 
 
-def _with_adapter(
-    backbone: Backbone, stored: AdapterInfo, look: Callable[[], dict[str, _Seen]]
-) -> tuple[dict[str, _Seen], AnalyzedAdapter, tuple[HeadChange, ...]]:
-    """Look at all domains with the adapter on, and at the adapter itself; it is taken off again."""
+def _before_and_after(
+    backbone: Backbone, stored: AdapterInfo | None, name: str | None, look: Callable[[], dict[str, _Seen]]
+) -> tuple[Stages, AnalyzedAdapter | None, tuple[HeadChange, ...]]:
+    """Look with the frozen backbone, then with the adapter on, and at the adapter itself; it is taken off again."""
+    seen: Stages = {"before": look()}
+    if stored is None:
+        return seen, None, ()
     load_adapter(backbone, stored.folder)
     try:
         adapter = adapter_of(backbone)
-        parameters = sum(parameter.numel() for parameter in adapter.parameters())
-        about = AnalyzedAdapter(kind=stored.kind, fingerprint=adapter.fingerprint, parameters=parameters)
+        about = AnalyzedAdapter(
+            name=name or stored.folder.name,
+            kind=stored.kind,
+            fingerprint=adapter.fingerprint,
+            parameters=sum(parameter.numel() for parameter in adapter.parameters()),
+        )
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
-        return look(), about, heads
+        seen["after"] = look()
     finally:
         detach(backbone)
+    return seen, about, _with_entropy_change(heads, seen)
 
 
 def _with_entropy_change(heads: tuple[HeadChange, ...], seen: Stages) -> tuple[HeadChange, ...]:

@@ -44,29 +44,34 @@ def bar_chart(
     """
     left = label_width(groups, LETTERS)
     scale = Scale(0.0, 100.0, left, WIDTH - 44)
-    y = TOP
-    parts = []
+    y, parts = TOP, []
     for name, bars in groups.items():
         parts.append(label(left - 8, y + BAR * len(bars) / 2 + 4, name, anchor="end", letters=LETTERS))
-        for bar in bars:
-            parts.append(_bar(bar, name, scale, y))
-            y += BAR
-        y += GAP
+        parts += [_bar(bar, name, scale, y + BAR * row) for row, bar in enumerate(bars)]
+        y += BAR * len(bars) + GAP
     bottom = y - GAP + 4
     if reference is not None:
         parts.append(line(scale(reference), TOP - 4, scale(reference), bottom, "reference"))
-    spoken = (f"{name}: " + ", ".join(f"{b.name} {number(b.value, 1)}" for b in bars) for name, bars in groups.items())
-    looks = [element("rect", x=1, y=1, width=20, height=10, class_=f"bar {style(own)}") for own in range(len(series))]
     return chart(
         WIDTH,
         bottom + 38,
         x_axis(scale, TOP - 4, bottom, axis),
         *parts,
         title=title,
-        description="; ".join(spoken),
+        description=_spoken(groups),
         caption=caption,
-        legend=swatches(list(zip(looks, series, strict=True))),
+        legend=_legend(series),
     )
+
+
+def _spoken(groups: Mapping[str, Sequence[Bar]]) -> str:
+    said = {name: ", ".join(f"{bar.name} {number(bar.value, 1)}" for bar in bars) for name, bars in groups.items()}
+    return "; ".join(f"{name}: {figures}" for name, figures in said.items())
+
+
+def _legend(series: Sequence[str]) -> str:
+    look = {"x": 1, "y": 1, "width": 20, "height": 10}
+    return swatches([(element("rect", **look, class_=f"bar {style(own)}"), name) for own, name in enumerate(series)])
 
 
 def _bar(bar: Bar, group: str, scale: Scale, y: float) -> str:
