@@ -91,13 +91,13 @@ def fit_arguments(maker: Callable[..., Any], values: Mapping[str, Any], source: 
     return fit_table(values, kinds, source, "option")
 
 
-def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, word: str = "setting") -> dict[str, Any]:
+def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, noun: str = "setting") -> dict[str, Any]:
     """The values of a table, each as the kind declared for its name; hyphens in names count as underscores."""
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            raise InputError(f"{source} has an unknown {word} {key!r}: {nearest(name, kinds)}")
+            raise InputError(f"{source} has an unknown {noun} {key!r}: {nearest(name, kinds)}")
         try:
             values[name] = fit(value, kinds[name], key)
         except InputError as error:
@@ -166,8 +166,8 @@ def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
     if choices and str(error).startswith("Invalid enum value"):
         return f"give {', '.join(choices[:-1])} or {choices[-1]}"
     text = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", _in_words, str(error)).replace(" - at `$", " at `")
-    for sign, words in _LIMITS.items():
-        text = text.replace(sign, words)
+    for sign, phrase in _LIMITS.items():
+        text = text.replace(sign, phrase)
     text = re.sub(r"Expected (.*?), got (.*?)(?= at `|$)", r"\1 was wanted, not \2", text)
     text = re.sub(r"Expected ", "give ", text)
     text = re.sub(r"(\d)\.0\b", r"\1", text)

@@ -54,8 +54,8 @@ def installed_version(distribution: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions that a run depends on, for the record."""
-    found = {name: installed_version(name) for name in LIBRARIES}
-    known = {name: version for name, version in found.items() if version is not None}
+    installed = {name: installed_version(name) for name in LIBRARIES}
+    known = {name: version for name, version in installed.items() if version is not None}
     return {"cplsr": __version__, "python": platform.python_version(), **known}
 
 
@@ -93,10 +93,10 @@ def _cpu_has_bf16() -> bool:
     if sys.platform != "linux":
         return False
     try:
-        words = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     except OSError:
         return False
-    return bool({"amx_bf16", "avx512_bf16"} & set(words))
+    return bool({"amx_bf16", "avx512_bf16"} & set(flags))
 
 
 def keep_freed_memory() -> bool:

@@ -61,8 +61,8 @@ def _system_error(error: BaseException | None, path: Path) -> int | None:
             named = Path(os.fsdecode(error.filename or path))
             ours = path.is_relative_to(named) or any(part.endswith(PARTIAL) for part in named.parts)
             return error.errno if ours else None  # else it is about what is read in order to be written here
-        if type(error).__name__ == "SafetensorError" and (found := re.search(r"\(os error (\d+)\)", str(error))):
-            return int(found[1])
+        if type(error).__name__ == "SafetensorError" and (match := re.search(r"\(os error (\d+)\)", str(error))):
+            return int(match[1])
         error = error.__context__
     return None
 
@@ -71,11 +71,11 @@ def check_writable(path: Path | str) -> None:
     """Refuse a place that cannot be written to, at once and not after hours of work; nothing is made."""
     path = Path(path)
     with writing(path):
-        place = next(folder for folder in path.absolute().parents if folder.exists())
-        if not place.is_dir():
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir():
             raise UnwritableError(path, errno.ENOTDIR)
-        if not os.access(place, os.W_OK | os.X_OK):
-            raise UnwritableError(path, errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UnwritableError(path, errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES)
 
 
 def _beside(path: Path) -> Path:
@@ -169,14 +169,14 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # 0.1 s that `cplsr --help` does not have
 
-    place, new = folder / of, not folder.exists()
+    target, new = folder / of, not folder.exists()
     lock = FileLock(folder / (f".{of}.lock" if of else ".lock"))
     try:
-        with writing(place):
+        with writing(target):
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{place} is being written by another process: wait for it, or give another --out") from None
+        raise InputError(f"{target} is being written by another process: wait for it, or give another --out") from None
     try:
         yield
     finally:

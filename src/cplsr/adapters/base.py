@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.fingerprint import fingerprint_of
-from cplsr.backbones.points import Points
 from cplsr.errors import InputError
 
 
@@ -38,8 +38,8 @@ class Shape:
         )
 
 
-class Adapter(Points, ABC):
-    """Trainable parameters that act at some of the `Points` of every block.
+class Adapter(BlockPoints, ABC):
+    """Trainable parameters that act at some of the `BlockPoints` of every block.
 
     A kind of adapter is one file with one final subclass: a constructor that takes a `Shape` and keyword options and
     makes the parameters in layer order, the points it overrides, and `fold` if it can disappear into the weights.

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from cplsr.adapters.base import Adapter, Shape, seeded
 from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.families import Block
-from cplsr.backbones.points import Points
 from cplsr.backbones.pooling import chosen_layers
 from cplsr.errors import InputError
 from cplsr.settings.numbers import Seed
@@ -76,17 +76,17 @@ class Coalescent(Adapter):
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
-    def settle(self, blocks: Sequence[Block]) -> Points:
+    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """Without a rotary position: W_q C of every layer computed once, for all the batches of a forward pass."""
         if self.rotary:
             return self
-        prepared = {}
+        queries = {}
         for layer, block in enumerate(blocks):
             C = self._per_head(layer)
             if C is not None:
                 linear: Any = block.attention.q_proj
-                prepared[layer] = prepare_query(linear.weight, linear.bias, C)
-        return _Settled(prepared)
+                queries[layer] = prepare_query(linear.weight, linear.bias, C)
+        return _Prepared(queries)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Behind a rotary position: softmax(R(Q) C R(K)ᵀ / √d_k) V."""
@@ -116,16 +116,16 @@ class Coalescent(Adapter):
         return None if C is None else C.expand(self.heads, -1, -1)
 
 
-class _Settled(Points):
+class _Prepared(BlockPoints):
     """Coalescent projections whose C does not change any more before the forward pass is over."""
 
-    def __init__(self, prepared: dict[int, PreparedQuery]) -> None:
+    def __init__(self, queries: dict[int, PreparedQuery]) -> None:
         super().__init__()
-        self.prepared = prepared
+        self.queries = queries
 
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
-        return project_query(x, self.prepared[layer]) if layer in self.prepared else projection(x)
+        return project_query(x, self.queries[layer]) if layer in self.queries else projection(x)
 
 
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:

@@ -57,10 +57,10 @@ def load_backbone(
     precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
     antialias: of the position interpolation; `False` is transformers' and DINO's own way.
     """
-    place = choose_device(device)
-    if place.type == "cpu":
+    target = choose_device(device)
+    if target.type == "cpu":
         keep_freed_memory()
-    number_format = choose_precision(precision, place)
+    number_format = choose_precision(precision, target)
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
     _own_weights(model)
@@ -70,7 +70,7 @@ def load_backbone(
     if number_format == "bf16":
         backbone.bfloat16()
         backbone.precision = "bf16"
-    return backbone.to(place)
+    return backbone.to(target)
 
 
 def _own_weights(model: nn.Module) -> None:

@@ -54,9 +54,9 @@ class CatalogEntry:
         """The split that is opened when none is named."""
         return self.splits[0] if self.splits else ALL
 
-    def open(self, place: str, split: str, strict: bool) -> Domain:
+    def open(self, root: str, split: str, strict: bool) -> Domain:
         """Open the data set; counts that differ from the benchmark's become flags and warnings."""
-        domain = self.opener(place, split, strict)
+        domain = self.opener(root, split, strict)
         name = f"{self.title}@{split}" if self.splits and split != self.default_split else self.title
         flags = (*domain.flags, *self.compare(domain, split))
         for flag in flags:

@@ -39,26 +39,26 @@ def open_folder(
     """
     root = Path(root)
     _check_is_folder(root)
-    found = _Listing()
-    folders = _class_folders(root, found)
+    listing = _Listing()
+    folders = _class_folders(root, listing)
     if classes is not None:
         folders = [folder for folder in folders if folder in set(classes)]
     for label, folder in enumerate(folders):
-        _list_class(root, folder, label, found)
-    if not found.labels:
+        _list_class(root, folder, label, listing)
+    if not listing.labels:
         raise InputError(_nothing_found(root))
-    filled = set(found.labels)
+    filled = set(listing.labels)
     empty = [folder for label, folder in enumerate(folders) if label not in filled]
-    found.skipped.extend((folder, "a class folder without images") for folder in empty)
-    if strict and found.skipped:
-        raise InputError(skipped_message(root, found.skipped))
+    listing.skipped.extend((folder, "a class folder without images") for folder in empty)
+    if strict and listing.skipped:
+        raise InputError(skipped_message(root, listing.skipped))
     return Domain(
         name=name or root.resolve().name,
         classes=tuple(folders),
-        labels=np.array(found.labels, dtype=np.int64),
-        identities=tuple(found.identities),
-        reader=FileReader(str(root), tuple(found.paths)),
-        skipped=tuple(found.skipped),
+        labels=np.array(listing.labels, dtype=np.int64),
+        identities=tuple(listing.identities),
+        reader=FileReader(str(root), tuple(listing.paths)),
+        skipped=tuple(listing.skipped),
     ).without_empty_classes()
 
 
@@ -91,22 +91,22 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _class_folders(root: Path, found: _Listing) -> list[str]:
+def _class_folders(root: Path, listing: _Listing) -> list[str]:
     folders = []
     resolved = root.resolve()
     for entry in _visible(root):
         if not _is_folder(entry):
             if is_image_name(entry.name):
-                found.skipped.append((entry.name, "an image outside of the class folders"))
+                listing.skipped.append((entry.name, "an image outside of the class folders"))
             continue
         if entry.is_symlink() and resolved.is_relative_to(Path(entry.path).resolve()):
-            found.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
+            listing.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
             continue
         folders.append(entry.name)
     return folders
 
 
-def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
+def _list_class(root: Path, folder: str, label: int, listing: _Listing) -> None:
     images = []
     for entry in _visible(root / folder):
         relative = f"{folder}/{entry.name}"
@@ -116,14 +116,14 @@ def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
         elif is_image_name(entry.name):
             images.append(relative)
         else:
-            found.skipped.append((relative, "not the name of an image file"))
+            listing.skipped.append((relative, "not the name of an image file"))
     for file in look_at_files(str(root), images):
         if file.problem is not None:
-            found.skipped.append((file.path, file.problem))
+            listing.skipped.append((file.path, file.problem))
             continue
-        found.paths.append(file.path)
-        found.identities.append(file.identity)
-        found.labels.append(label)
+        listing.paths.append(file.path)
+        listing.identities.append(file.identity)
+        listing.labels.append(label)
 
 
 def _too_deep(root: Path, folder: str) -> str:

@@ -76,7 +76,7 @@ def splits_of_hub(address: str) -> list[str]:
 def is_saved_data_set(folder: Path) -> bool:
     """Whether a folder holds parquet files or what `datasets.save_to_disk` writes, and not folders of images."""
     return _was_saved_to_disk(folder) or any(
-        True for place in (folder, folder / "data") for _ in place.glob("*.parquet")
+        True for inner in (folder, folder / "data") for _ in inner.glob("*.parquet")
     )
 
 

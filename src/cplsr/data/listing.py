@@ -103,5 +103,5 @@ def _column(table: Path, header: list[str], accepted: tuple[str, ...]) -> int:
     for column in accepted:
         if column in header:
             return header.index(column)
-    found = ",".join(header) or "nothing"
-    raise InputError(f"{table} has the columns {found}, but needs one called {accepted[0]}: add it to the first line")
+    present = ",".join(header) or "nothing"
+    raise InputError(f"{table} has the columns {present}, but needs one called {accepted[0]}: add it to the first line")

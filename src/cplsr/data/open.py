@@ -75,23 +75,23 @@ def _open_procedural(name: str, split: str | None) -> Domain:
     return open_procedural(name, split=split or suffix or None)
 
 
-def _open_catalog(source: str, name: str, place: str, split: str | None, strict: bool) -> Domain:
+def _open_catalog(source: str, name: str, root: str, split: str | None, strict: bool) -> Domain:
     from cplsr.data.catalog import CATALOG
 
     entry = CATALOG.get(name.lower())
     if entry is None:
         near = difflib.get_close_matches(name.lower(), [*CATALOG, "hf", "procedural"], n=1)
-        hint = f"did you mean {near[0]}:{place}?" if near else f"give {FORMS}"
+        hint = f"did you mean {near[0]}:{root}?" if near else f"give {FORMS}"
         raise InputError(f"{source!r} is neither a path nor the name of a data set: {hint}")
     if entry.splits:
-        stem, at, suffix = place.rpartition("@")
+        stem, at, suffix = root.rpartition("@")
         if at and suffix in entry.splits:
-            place, split = stem, split or suffix
+            root, split = stem, split or suffix
     elif split is not None:
         _refuse_split(source, split)
-    domain = entry.open(place, split or entry.default_split, strict)
+    domain = entry.open(root, split or entry.default_split, strict)
     if entry.splits and (split or entry.default_split) == "train":
         from dataclasses import replace
 
-        return replace(domain, validation=partial(open_domain, f"{name}:{place}", split="val", strict=strict))
+        return replace(domain, validation=partial(open_domain, f"{name}:{root}", split="val", strict=strict))
     return domain

@@ -87,7 +87,7 @@ def export_onnx(
 
 def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | None) -> dict[str, str]:
     """What a user of the graph has to know, as json: colors, sizes, classes, origin."""
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
         "mean": list(source.mean),
         "std": list(source.std),
@@ -97,8 +97,8 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | 
         **origin(source),
     }
     if head is not None:
-        told |= {"classes": list(head.classes), "temperature": head.temperature}
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in told.items()}
+        metadata |= {"classes": list(head.classes), "temperature": head.temperature}
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in metadata.items()}
 
 
 def _nothing(layer: int, tokens: Tensor) -> Tensor:

@@ -31,16 +31,16 @@ def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
     check_free_folder(path)
     source = on_cpu(backbone)
     plain = merged_copy(source)
-    told = origin(source)
+    source_origin = origin(source)
     with new_folder(path) as folder:
         with quiet_transformers():
             plain.model.save_pretrained(folder)  # type: ignore[operator]
         for weights in folder.glob("*.safetensors"):  # written for the owner alone, unlike everything else
             access_like_folder(weights)
         write_json(folder / "preprocessor_config.json", processor_config(plain))
-        write_json(folder / "export.json", told)
+        write_json(folder / "export.json", source_origin)
         with new_file(folder / "README.md") as stream:
-            stream.write(folder_readme(plain, told))
+            stream.write(folder_readme(plain, source_origin))
         difference = _compare(folder, source)
     _tell_of_the_crop(plain)
     return Exported(path, merged=source.adapter is not None, difference=difference)

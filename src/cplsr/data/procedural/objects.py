@@ -55,10 +55,8 @@ def _along(rng: np.random.Generator, count: int, step: float, scale: float, dire
     """`count` copies on a line through the middle of the picture."""
     dx, dy = step * math.cos(direction), step * math.sin(direction)
     ox, oy = rng.uniform(-0.12, 0.12), rng.uniform(-0.12, 0.12)
-    places = [i - (count - 1) / 2 for i in range(count)]
-    return [
-        Placement(ox + dx * i, oy + dy * i, scale * math.exp(rng.normal(0, 0.08)), _tilt(rng) * 0.6) for i in places
-    ]
+    steps = [i - (count - 1) / 2 for i in range(count)]
+    return [Placement(ox + dx * i, oy + dy * i, scale * math.exp(rng.normal(0, 0.08)), _tilt(rng) * 0.6) for i in steps]
 
 
 def _pair(rng: np.random.Generator) -> list[Placement]:
@@ -132,15 +130,15 @@ def paint_objects(rng: np.random.Generator, silhouette: str, surface: str, layou
     body, pattern = _two_colors(rng)
     toward = rng.uniform(0, 2 * math.pi)
     aspect, gloss = math.exp(rng.normal(0, 0.12)), rng.uniform(0.0, 0.35)
-    for place in LAYOUTS[layout](rng):
-        frame = CANVAS.placed(place.x, place.y, scale=place.scale, turn=place.turn, aspect=aspect)
+    for copy in LAYOUTS[layout](rng):
+        frame = CANVAS.placed(copy.x, copy.y, scale=copy.scale, turn=copy.turn, aspect=aspect)
         frame = wobble(rng, frame, 0.035)
         distance = SILHOUETTES[silhouette](frame)
         shifted = np.roll(
             frame.cover(distance, 2.0), (round(-6 * math.sin(toward)), round(-6 * math.cos(toward))), (0, 1)
         )
         picture = picture * (1 - 0.45 * blur(shifted, 2.0))[..., None]
-        dome = np.sqrt(np.clip(-distance, 0.0, 0.35)) * place.scale
+        dome = np.sqrt(np.clip(-distance, 0.0, 0.35)) * copy.scale
         light = relief(blur(dome, 1.0), toward + math.pi, 0.38)
         painted = mixed(body, pattern, SURFACES[surface](frame, rng)) * light[..., None]
         painted = painted + (gloss * smoothstep(1.3, 1.7, light))[..., None]

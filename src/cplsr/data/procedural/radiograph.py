@@ -83,8 +83,8 @@ def _clear(rng: np.random.Generator, chest: Chest) -> Plane:
 
 def _spot(rng: np.random.Generator, chest: Chest, radius: float, softness: float) -> Plane:
     side, _ = chest.one_lung(rng)
-    place = chest.frame.placed(side * rng.uniform(0.4, 0.58), rng.uniform(-0.45, 0.3), aspect=rng.uniform(0.85, 1.2))
-    return smoothstep(softness, -softness, disk(wobble(rng, place, 0.02, 6), 0.0, 0.0, radius))
+    spot = chest.frame.placed(side * rng.uniform(0.4, 0.58), rng.uniform(-0.45, 0.3), aspect=rng.uniform(0.85, 1.2))
+    return smoothstep(softness, -softness, disk(wobble(rng, spot, 0.02, 6), 0.0, 0.0, radius))
 
 
 def _nodule(rng: np.random.Generator, chest: Chest) -> Plane:

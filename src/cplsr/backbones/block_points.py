@@ -11,14 +11,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from cplsr.backbones.families import Block
 
 
-class Points(nn.Module):
+class BlockPoints(nn.Module):
     """Five places in a block, in the order a token meets them; as they stand here they change nothing.
 
     An adapter overrides the ones it needs. `layer` counts blocks from 0. In the last block only the class token may
     be asked for: then `queries` in `attend`, and the tokens in the two branches, are the first rows alone.
     """
 
-    def settle(self, blocks: Sequence[Block]) -> Points:
+    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """The points to use for one forward pass, in which no parameter changes: a place to compute things once."""
         return self
 
