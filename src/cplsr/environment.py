@@ -53,14 +53,18 @@ def installed_version(distribution: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that a run depends on, for the record."""
+    """Return the versions of everything that a run depends on, for its record."""
     installed = {name: installed_version(name) for name in LIBRARIES}
     known = {name: version for name, version in installed.items() if version is not None}
     return {"cplsr": __version__, "python": platform.python_version(), **known}
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Turn `auto` into cuda, mps or cpu, and check that a named device is there."""
+    """Turn `auto` into cuda, mps or cpu, and check that a named device exists.
+
+    Raises:
+        InputError: it does not.
+    """
     import torch
 
     if name == "auto":
@@ -103,8 +107,10 @@ def keep_freed_memory() -> bool:
     """Let glibc keep memory that was freed, up to 1 GB, instead of giving it back and fetching it again at once.
 
     The activations of a transformer on a CPU are megabytes each, freed and asked for again in every layer; by default
-    each of them is a run of page faults, which costs up to a third of the time. Returns whether it could be done; other
-    allocators are left alone.
+    each of them is a run of page faults, which costs up to a third of the time. Other allocators are left alone.
+
+    Returns:
+        Whether it could be done.
     """
     if sys.platform != "linux":
         return False

@@ -41,7 +41,7 @@ class UnwritableError(InputError):
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Tell what keeps `path` from being written by an `UnwritableError` that names it; all else passes unchanged."""
+    """Turn the system's errors while `path` is written into an `UnwritableError` that names it."""
     path = Path(path)
     try:
         yield
@@ -68,7 +68,11 @@ def _system_error(error: BaseException | None, path: Path) -> int | None:
 
 
 def check_writable(path: Path | str) -> None:
-    """Refuse a place that cannot be written to, at once and not after hours of work; nothing is made."""
+    """Check that `path` could be written, before hours of work and without making anything.
+
+    Raises:
+        UnwritableError: it could not.
+    """
     path = Path(path)
     with writing(path):
         folder = next(parent for parent in path.absolute().parents if parent.exists())
@@ -84,7 +88,19 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def new_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its place at `path` only when the block ends without an error."""
+    """Open a file for writing that appears at `path` only when the block ends without an error.
+
+    Raises:
+        UnwritableError: the disk is full, or the folder may not be written to.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with new_file(f"{folder}/a.txt") as stream:
+        ...         _ = stream.write("all or nothing")
+        ...     Path(f"{folder}/a.txt").read_text()
+        'all or nothing'
+    """
     path = Path(path)
     partial = _beside(path)
     encoding = None if "b" in mode else "utf-8"
@@ -104,7 +120,7 @@ def new_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def new_folder(path: Path | str) -> Iterator[Path]:
-    """Give an empty folder to fill; it takes its place at `path` only when the block ends without an error.
+    """Give an empty folder to fill; it appears at `path` only when the block ends without an error.
 
     An older folder at `path` is moved aside first and removed last, so that a reader meets the old one, the new one,
     or for an instant neither, but never a mixture.
@@ -131,7 +147,7 @@ def new_folder(path: Path | str) -> Iterator[Path]:
 
 
 def access_like_folder(path: Path | str) -> None:
-    """Let those read a file who may read its folder: safetensors writes files that only their owner can open."""
+    """Let whoever may read a folder read this file in it: safetensors writes files that only their owner can open."""
     path = Path(path)
     path.chmod(path.parent.stat().st_mode & 0o666)
 
@@ -192,10 +208,15 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def csv_cell(text: str) -> str:
-    """The text as a cell that no spreadsheet takes for a formula: an apostrophe goes before what begins like one."""
+    """Put an apostrophe before text that a spreadsheet would take for a formula.
+
+    Example:
+        >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell("leaf")
+        ("'=1+1", '-1.5', 'leaf')
+    """
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def text_of_csv_cell(cell: str) -> str:
-    """The text that `csv_cell` made a cell of."""
+    """Return the text that `csv_cell` made a cell of."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

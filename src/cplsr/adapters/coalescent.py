@@ -24,14 +24,19 @@ Matrices = Float[Tensor, "heads head_dim head_dim"]
 class Coalescent(Adapter):
     """softmax(Q C Kᵀ / √d_k) V with a learnable C between query and key (Eq. 3).
 
-    sharing: `per_head`, one d_k x d_k matrix per head of a layer, or `shared`, one for all its heads.
-    constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
-        (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
-    init: `identity`, so that step 0 is the frozen model, or `near_identity`: off-diagonal normal with std 0.02.
-    layers: the blocks that get one; default all.
+    C is a right factor of the query projection, so it is applied to the weights or to the tokens, whichever is cheaper
+    (`query_projection`), and can be folded into the weights. In backbones with rotary positions it acts on the rotated
+    queries and cannot be folded.
 
-    C is a right factor of the query projection, so it is applied to the weights or the tokens, whichever is cheaper
-    (`query_projection`), and can be folded away. Behind a rotary position it acts on the rotated queries, and cannot.
+    Args:
+        shape: of the backbone.
+        sharing: `per_head`, one d_k x d_k matrix for each head of a layer, or `shared`, one for all its heads.
+        constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
+            (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
+        init: `identity`, so that training starts at the frozen model, or `near_identity`, where the entries beside the
+            diagonal are normal with standard deviation 0.02.
+        layers: the blocks that get a C; default all.
+        seed: of the start values of `near_identity`.
     """
 
     kind: ClassVar[str] = "coalescent"
@@ -59,7 +64,7 @@ class Coalescent(Adapter):
         )
 
     def projection(self, layer: int) -> Matrices | None:
-        """C of a layer as it acts, (heads or 1, d_k, d_k); `None` where the layer has none."""
+        """C of a layer as attention uses it, (heads or 1, d_k, d_k); `None` where the layer has none."""
         if str(layer) not in self.C:
             return None
         stored = self.C[str(layer)]
@@ -77,7 +82,7 @@ class Coalescent(Adapter):
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
-        """Without a rotary position: W_q C of every layer computed once, for all the batches of a forward pass."""
+        """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
         if self.rotary:
             return self
         queries = {}
@@ -89,7 +94,7 @@ class Coalescent(Adapter):
         return _Prepared(queries)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Behind a rotary position: softmax(R(Q) C R(K)ᵀ / √d_k) V."""
+        """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
         C = self._per_head(layer) if self.rotary else None
         if C is not None:
             queries = queries @ C.to(queries.dtype)
@@ -117,7 +122,7 @@ class Coalescent(Adapter):
 
 
 class _Prepared(BlockPoints):
-    """Coalescent projections whose C does not change any more before the forward pass is over."""
+    """Coalescent projections during one forward pass, in which C does not change."""
 
     def __init__(self, queries: dict[int, PreparedQuery]) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class Backbone(nn.Module):
     weights are): the class token after the final norm, with `pooling="mean"` the mean of the patch tokens, or with
     `pooling="depth"` the unit class token and the unit mean of the patch tokens after each of `pooled_layers`, side by
     side. `uint8` images are raw pixels and are normalized here with the backbone's own `mean` and `std`;
-    floating-point images are taken as normalized already.
+    floating-point images are taken as normalized already. `load_backbone` makes one.
 
     The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at the named
     `BlockPoints` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token
@@ -127,7 +127,7 @@ class Backbone(nn.Module):
         return super().train(False)
 
     def description(self) -> BackboneInfo:
-        """What a run, a result or a stored adapter should tell of its backbone."""
+        """Describe the backbone for the record of a run, a result or a stored adapter."""
         names = ("source", "fingerprint", "dim", "heads", "layers", "patch_size", "image_size", "pooling")
         description = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
         if self.pooling == "depth":
@@ -146,7 +146,15 @@ class Backbone(nn.Module):
                 yield name, parameter
 
     def resize(self, image_size: int, *, antialias: bool = True) -> None:
-        """Take images of another size from now on: the position embeddings are interpolated once and kept."""
+        """Take images of another size from now on: the position embeddings are interpolated once and kept.
+
+        Args:
+            image_size: the new side in pixels, a multiple of the patch size.
+            antialias: average over positions that a smaller grid leaves out.
+
+        Raises:
+            InputError: the size is not a multiple of the patch size.
+        """
         if image_size <= 0 or image_size % self.patch_size:
             lower = max(image_size // self.patch_size, 1) * self.patch_size
             raise InputError(
@@ -170,7 +178,7 @@ class Backbone(nn.Module):
         self.image_size = image_size
 
     def normalize(self, pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
-        """Raw `uint8` pixels -> what the transformer was trained on."""
+        """Scale raw `uint8` pixels to the range of colors that the transformer was trained on."""
         mean, std = (
             torch.tensor(values, dtype=torch.float32, device=self.device).view(1, 3, 1, 1)
             for values in (self.mean, self.std)
@@ -192,8 +200,16 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch embedding_dim"]:
         """Embed a batch of images.
 
-        between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole batch
-        at once, so that it may mix images.
+        Args:
+            images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
+            between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole
+                batch at once, so that it may mix images.
+
+        Returns:
+            One embedding for each image.
+
+        Raises:
+            InputError: the images have another shape or size than the backbone takes.
         """
         self._check(images)
         blocks = self.blocks
@@ -223,7 +239,15 @@ class Backbone(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
-        """The attention of one block, softmax included: row i says where token i looks."""
+        """Compute the attention of one block.
+
+        Args:
+            images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
+            layer: number of the block, negative from the end.
+
+        Returns:
+            For each image and head a matrix whose row i says how much token i attends to every token; rows sum to 1.
+        """
         self._check(images)
         tokens, rotation = self._start(images)
         blocks = self.blocks

@@ -46,16 +46,33 @@ def load_backbone(
 ) -> Backbone:
     """Load a frozen vision transformer.
 
-    source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
-        or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
-    image_size: any multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
-    heads: only for checkpoint files, whose shapes do not show it. Default: width / 64.
-    mean, std: of the training images, per color; default: what comes with the model.
-    pooling: `cls`, the class token after the final norm, `mean`, of the patch tokens, or `depth`, the unit class token
-        and the unit mean of the patch tokens of every block.
-    layers: only for `depth`: some of the blocks, counted from 0, negative from the end.
-    precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
-    antialias: of the position interpolation; `False` is transformers' and DINO's own way.
+    Args:
+        source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
+            or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
+        image_size: a multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
+        heads: how many attention heads a checkpoint file has, which its shapes do not show. Default: width / 64.
+        mean: of the images the model was trained on, for each color; default: what comes with the model.
+        std: their standard deviation, likewise.
+        pooling: what an embedding is: `cls`, the class token after the final norm; `mean`, the mean of the patch
+            tokens; or `depth`, the unit class token and the unit mean of the patch tokens of every block.
+        layers: the blocks that `depth` reads, counted from 0, negative from the end; default all.
+        device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
+        antialias: of the position interpolation; `False` is transformers' and DINO's own way.
+
+    Returns:
+        The backbone, frozen and without an adapter.
+
+    Raises:
+        InputError: there is no usable model at `source`, or an argument does not fit it.
+
+    Example:
+        >>> import torch
+        >>> from cplsr import load_backbone
+        >>> backbone = load_backbone("embedded")
+        >>> pixels = torch.zeros(2, 3, backbone.image_size, backbone.image_size, dtype=torch.uint8)
+        >>> backbone(pixels).shape == (2, backbone.embedding_dim)
+        True
     """
     target = choose_device(device)
     if target.type == "cpu":
@@ -84,7 +101,7 @@ def _own_weights(model: nn.Module) -> None:
 
 
 def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> Backbone:
-    """The backbone that settings name; `image_size` stands in where they give none."""
+    """Load the backbone that settings describe, at `image_size` if they give none."""
     options = {name: getattr(settings, name) for name in kinds_of(BackboneSettings)}
     return load_backbone(options.pop("backbone"), options.pop("image_size") or image_size, **options)
 

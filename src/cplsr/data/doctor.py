@@ -83,10 +83,15 @@ def examine(
     where: str | None = None,
     workers: int | None = None,
 ) -> Diagnosis:
-    """Read every image once and say what is right and what is not.
+    """Read every image of a domain once and say what is right and what is not.
 
-    way, shot, query: the episodes that the domain should be good for.
-    where: where the complete data set can be had, for the advice.
+    Args:
+        domain: what to examine.
+        way: classes of the episodes that the domain should be good for.
+        shot: their support images of each class.
+        query: their query images of each class.
+        where: where the complete data set can be had, for the advice.
+        workers: processes that read images; `None` takes up to two.
     """
     examined = _Examined({}, {})
     for batch in over_images(domain, image_facts, workers=workers, description=f"examining {domain.name}"):

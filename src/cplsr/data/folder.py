@@ -31,11 +31,16 @@ class _Listing:
 def open_folder(
     root: Path | str, *, name: str | None = None, classes: Sequence[str] | None = None, strict: bool = False
 ) -> Domain:
-    """Open `root/<class>/<image>`; nothing is decoded.
+    """Open a folder of `<class>/<image>`; nothing is decoded yet. Hidden and system files are ignored.
 
-    Classes are the folders in order of name, or those given. Hidden and system files are ignored; other files that
-    cannot be images are skipped by name, or an error if `strict`. Folders deeper or shallower than that are an error
-    that shows what was found.
+    Args:
+        root: the folder.
+        name: what reports call it; default: the folder's name.
+        classes: the class folders to open; default: all, in order of name.
+        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+
+    Raises:
+        InputError: images lie deeper or less deep than that, or there are none; the message shows what was found.
     """
     root = Path(root)
     _check_is_folder(root)
@@ -147,7 +152,7 @@ def _nothing_found(root: Path) -> str:
 
 
 def describe(folder: Path) -> str:
-    """A few words on a folder's content, for example `2 folders (train, val) and 1 file (README.md)`."""
+    """Describe a folder's content, for example `2 folders (train, val) and 1 file (README.md)`."""
     entries = _visible(folder)
     parts = []
     for kind, names in (
@@ -161,7 +166,7 @@ def describe(folder: Path) -> str:
 
 
 def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
-    """What a strict opener says about files that it would otherwise skip."""
+    """Say which files a strict opener refuses."""
     shown = "; ".join(f"{name}: {reason}" for name, reason in skipped[:SHOWN])
     more = f"; and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
     return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"

@@ -61,7 +61,15 @@ class Address:
 
 
 def open_hub(address: str, *, split: str | None = None) -> Domain:
-    """Open `user/name[:config][@split][#label column]` from the hub, or from its local cache when offline."""
+    """Open a data set of the hub, or of its local cache when offline.
+
+    Args:
+        address: `user/name[:config][@split][#label column]`.
+        split: takes precedence over the split in `address`; default: the only split, or `train`.
+
+    Raises:
+        InputError: the data set cannot be opened, or has no such split or column.
+    """
     parts = Address.parse(address)
     name = parts.repository.rsplit("/", 1)[-1]
     return _open_builder(parts.repository, parts.config, split or parts.split, parts.label, name)
@@ -94,7 +102,16 @@ def splits_of_saved(folder: Path) -> list[str]:
 
 
 def open_saved(folder: Path, *, split: str | None = None, label: str | None = None) -> Domain:
-    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written."""
+    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written.
+
+    Args:
+        folder: the folder.
+        split: the part to open; default: the only one, or `train`.
+        label: the column of labels; default: the one of type `ClassLabel`, or one with a usual name.
+
+    Raises:
+        InputError: the folder is damaged, or has no such split or column.
+    """
     if not _was_saved_to_disk(folder):
         return _open_builder(str(folder), None, split, label, folder.resolve().name)
     datasets = _import_datasets()

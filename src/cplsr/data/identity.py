@@ -31,8 +31,12 @@ FRESH_SECONDS = 2.0
 class LookedAt:
     """A file that was looked at.
 
-    version: size, times and inode, by which a hash is known to be still that of the file.
-    problem: why the file cannot be used, if it cannot.
+    Attributes:
+        path: as it was given.
+        full_path: the same, absolute.
+        version: size, times and inode; while they stay the same, so does the hash.
+        hash: of the content.
+        problem: why the file cannot be used, if it cannot.
     """
 
     path: str

@@ -20,12 +20,25 @@ TABLES = frozenset({".csv", ".tsv"})
 def open_domain(source: str | Path, *, split: str | None = None, strict: bool = False) -> Domain:
     """Open labeled images; nothing is decoded yet.
 
-    source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
-        column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`; or
-        `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
-        A `Path` is always a path; write `./digits` for a folder of that name.
-    split: the part to open, where the source has parts; for a folder, the folder below it.
-    strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+    Args:
+        source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
+            column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`;
+            or `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
+            A `Path` is always a path; write `./digits` for a folder of that name.
+        split: the part to open, if the source has parts; for a folder, the folder below it.
+        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+
+    Returns:
+        The images with their labels.
+
+    Raises:
+        InputError: there is nothing of that name, or what is there has another layout.
+
+    Example:
+        >>> from cplsr import open_domain
+        >>> leaves = open_domain("procedural:leaf")
+        >>> len(leaves), leaves.classes[:2], leaves.reader(0).size
+        (2280, ('cherry healthy', 'cherry mildew'), (96, 96))
     """
     if isinstance(source, Path):
         return _open_path(source, split, strict)

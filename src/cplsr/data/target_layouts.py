@@ -25,18 +25,18 @@ SEARCH_DEPTH = 3
 
 
 def open_eurosat(folder: str, split: str, strict: bool) -> Domain:
-    """`2750/<class>/*.jpg`, `EuroSAT_RGB/<class>/*.jpg`, or the folder of the classes itself."""
+    """Open EuroSAT: `2750/<class>/*.jpg`, `EuroSAT_RGB/<class>/*.jpg`, or the folder of the classes itself."""
     return _open_class_folders("EuroSAT", _root(folder), EUROSAT_CLASSES, strict)
 
 
 def open_cropdisease(folder: str, split: str, strict: bool) -> Domain:
-    """`train/<class>/*` of the plant-disease set, or the folder of the classes itself."""
+    """Open CropDisease: `train/<class>/*` of the plant-disease set, or the folder of the classes itself."""
     file = importlib.resources.files("cplsr.data") / "class_lists" / "cropdisease.txt"
     return _open_class_folders("CropDisease", _root(folder), file.read_text(encoding="utf-8").splitlines(), strict)
 
 
 def open_chestx(folder: str, split: str, strict: bool) -> Domain:
-    """The images with exactly one finding, if it is among the benchmark's seven; groups are the patients."""
+    """Open ChestX: the images with exactly one finding, if it is one of the benchmark's seven; groups are patients."""
     root = _root(folder)
     table = _find_file(root, "Data_Entry_2017*.csv")
     if table is None:
@@ -51,7 +51,7 @@ def open_chestx(folder: str, split: str, strict: bool) -> Domain:
 
 
 def open_isic(folder: str, split: str, strict: bool) -> Domain:
-    """The training images of ISIC 2018 task 3; groups are the lesions where the csv of lesion groupings is there."""
+    """Open ISIC 2018 task 3, its training images; groups are the lesions, if their csv is there."""
     root = _root(folder)
     table = _find_file(root, "ISIC2018_Task3_Training_GroundTruth*.csv")
     if table is None:

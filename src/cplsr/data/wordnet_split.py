@@ -23,7 +23,12 @@ SPLIT_BY_IMAGE = (
 
 
 def class_list(name: str, split: str) -> tuple[str, ...]:
-    """WordNet ids of one split of `mini-imagenet` or `tiered-imagenet`."""
+    """Return the WordNet ids of one split of `mini-imagenet` or `tiered-imagenet`.
+
+    Example:
+        >>> len(class_list("mini-imagenet", "train"))
+        64
+    """
     if split not in SPLITS:
         raise InputError(f"{name} has no split {split!r}: give one of {', '.join(SPLITS)}")
     file = importlib.resources.files("cplsr.data") / "class_lists" / f"{name}-{split}.txt"

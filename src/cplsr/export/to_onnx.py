@@ -45,7 +45,7 @@ class EmbeddingGraph(nn.Module):
         self.register_buffer("prototypes", None if head is None else normalize(head.prototypes.float().cpu()))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(batch, 3, size, size) -> embeddings (batch, dim), or probabilities (batch, classes)."""
+        """Turn pixels (batch, 3, size, size) into embeddings (batch, dim), or into probabilities (batch, classes)."""
         # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
         embeddings = self.backbone(pixels, between=_nothing)
         if self.prototypes is None:
@@ -56,13 +56,23 @@ class EmbeddingGraph(nn.Module):
 def export_onnx(
     backbone: Backbone, path: str | Path, *, raw_pixels: bool = False, head: PrototypeHead | None = None
 ) -> Exported:
-    """Write one `.onnx` file with the input `pixels` and the output `embedding`, or `probabilities` with a `head`.
-
-    raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+    """Write a backbone as one `.onnx` file with the input `pixels` and the output `embedding`.
 
     An adapter is folded into the weights where that is possible; where it is not, the graph contains it. Mean, std,
-    image size, class names and the like are in the file's `metadata_props`, as json. The graph is run by ONNX Runtime
-    with one image and with three, and compared with `backbone`, before the file takes its place.
+    image size, class names and the like are in the file's `metadata_props`, as JSON. The graph is run by ONNX Runtime
+    with one image and with three, and compared with `backbone`, before the file appears.
+
+    Args:
+        backbone: what to export, with or without an adapter.
+        path: the file to write; nothing is overwritten.
+        raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+        head: makes the output `probabilities` of its classes instead.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
+
+    Raises:
+        InputError: the path is taken, a library is missing, or the model cannot be written or differs too much.
     """
     path = Path(path)
     check_free_file(path, ".onnx")
@@ -86,7 +96,7 @@ def export_onnx(
 
 
 def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | None) -> dict[str, str]:
-    """What a user of the graph has to know, as json: colors, sizes, classes, origin."""
+    """Collect what a user of the graph has to know, each entry as JSON: colors, sizes, classes, origin."""
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
         "mean": list(source.mean),

@@ -22,10 +22,21 @@ TOLERANCE = 1e-5
 
 
 def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
-    """Write `config.json`, `model.safetensors`, `preprocessor_config.json`, `README.md` and `export.json` to `path`.
+    """Write a backbone as a folder that `transformers.AutoModel.from_pretrained` opens.
 
-    Position embeddings are stored for the image size of `backbone`. The folder is opened again by transformers and
-    compared with `backbone` before it takes its place.
+    The folder holds `config.json`, `model.safetensors`, `preprocessor_config.json`, `README.md` and `export.json`, with
+    position embeddings for the image size of `backbone`. It is opened again by transformers and compared with
+    `backbone` before it appears.
+
+    Args:
+        backbone: what to export; an adapter is folded into the weights.
+        path: the folder to write; nothing is overwritten.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
+
+    Raises:
+        InputError: the path is taken, or the adapter cannot be folded in.
     """
     path = Path(path)
     check_free_folder(path)
@@ -47,7 +58,7 @@ def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
 
 
 def processor_config(backbone: Backbone) -> dict[str, Any]:
-    """`preprocessor_config.json`: the same stretch, crop and colors, in the words of transformers.
+    """Make `preprocessor_config.json`: the same stretch, crop and colors, in the terms of transformers.
 
     `BitImageProcessor` is the one that both resizes to a given height and width and crops, in every version.
     """

@@ -104,8 +104,19 @@ def make_domain(
 ) -> ProceduralDomain:
     """Set up a procedural domain; nothing is drawn yet.
 
-    Only "base" has a second split, "val", with classes of its own. Another seed gives other pictures of the same
-    classes; `images_per_class` defaults to what the domain was designed for.
+    Args:
+        name: `base`, `radiograph`, `dermoscopy`, `landcover` or `leaf`.
+        split: `train`; `base` also has `val`, with classes of its own.
+        seed: another one gives other pictures of the same classes.
+        images_per_class: default: what the domain was designed for.
+
+    Raises:
+        InputError: there is no such domain or split, or the count is below 1.
+
+    Example:
+        >>> leaves = make_domain("leaf", images_per_class=2)
+        >>> leaves.classes[0], leaves.render(0).shape
+        ('cherry healthy', (96, 96, 3))
     """
     if name not in DOMAINS:
         raise InputError(f"there is no procedural domain {name!r}: choose one of {', '.join(DOMAINS)}")
