@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
@@ -12,11 +12,10 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from cplsr.data.procedural import base, dermoscopy, landcover, leaf, radiograph
-from cplsr.data.procedural.canvas import Picture, quantized
+from cplsr.data.procedural.canvas import Painter
 from cplsr.data.procedural.noise import SIDE
+from cplsr.data.procedural.paint import quantized
 from cplsr.errors import InputError
-
-Painter = Callable[[np.random.Generator], Picture]
 
 
 @final
