@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cplsr.errors import InputError
+from cplsr.errors import InputError, first_line
 from cplsr.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ def is_offline() -> bool:
         os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
         for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     )
+
+
+def why_not_downloaded(error: Exception) -> str:
+    """The reason why something is not here, for a sentence: downloads are forbidden, or what the hub said."""
+    if is_offline():
+        return "downloads are switched off (HF_HUB_OFFLINE)"
+    return f"it could not be downloaded ({first_line(error)})"
 
 
 def installed_version(distribution: str) -> str | None:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.backbones.backbone import Backbone
-from cplsr.environment import is_offline, versions
-from cplsr.errors import InputError
+from cplsr.environment import versions, why_not_downloaded
+from cplsr.errors import InputError, first_line
 from cplsr.files import access_like_folder, new_folder
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
 
@@ -150,10 +150,9 @@ def push_adapter(path: str | Path, repository: str, *, private: bool = False, to
             repo_id=repository, folder_path=folder, allow_patterns=[TENSORS, DESCRIPTION], commit_message="Add adapter"
         )
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"the adapter could not be pushed to {repository!r} ({reason}): check the network, the name (user/name) "
-            "and that you are logged in (hf auth login)"
+            f"the adapter could not be pushed to {repository!r} ({first_line(error)}): check the network, the name "
+            "(user/name) and that you are logged in (hf auth login)"
         ) from error
     return str(result)
 
@@ -166,13 +165,9 @@ def _download(repository: str) -> Path:
     try:
         return Path(snapshot_download(repository, allow_patterns=[TENSORS, DESCRIPTION]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        why = (
-            "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
-        )
         raise InputError(
-            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and {why}: give a "
-            "local adapter or run folder"
+            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and "
+            f"{why_not_downloaded(error)}: give a local adapter or run folder"
         ) from error
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +21,10 @@ from cplsr.backbones.checkpoint import (
     load_checkpoint,
     read_sidecar,
 )
+from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
-from cplsr.environment import choose_device, choose_precision, is_offline, keep_freed_memory
-from cplsr.errors import InputError
+from cplsr.environment import choose_device, choose_precision, keep_freed_memory, why_not_downloaded
+from cplsr.errors import InputError, first_line
 from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
@@ -153,7 +153,7 @@ def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Co
         options: dict[str, Any] = (
             {} if config.model_type.startswith(("dinov", "vit_msn")) else {"add_pooling_layer": False}
         )
-        with _quiet_transformers():
+        with quiet_transformers(bars=True):  # a download shows how far it is
             model, report = AutoModel.from_pretrained(name, dtype="float32", output_loading_info=True, **options)
     except InputError:
         raise
@@ -168,29 +168,15 @@ def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Co
     return cast(nn.Module, model), mean, std
 
 
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No report on the heads that are left out on purpose; missing weights are checked here."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
 def _not_loaded(name: str, error: Exception) -> InputError:
-    reason = str(error).strip().splitlines()[0]
     if Path(name).is_dir():
-        return InputError(f"the folder {name} is not readable as a transformers model ({reason})")
+        return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    why = "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
     return InputError(
-        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why}: give a folder saved by "
-        "transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
+        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why_not_downloaded(error)}: "
+        "give a folder saved by transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no "
+        "network"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Int64, Shaped
 from PIL import Image
 
+from cplsr.declared import nearest
 from cplsr.errors import InputError
 
 
@@ -133,9 +133,7 @@ class Domain:
         number = {name: position for position, name in enumerate(self.classes)}
         for name in names:
             if name not in number:
-                near = difflib.get_close_matches(name, self.classes, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"its classes are {', '.join(self.classes)}"
-                raise InputError(f"{self.name} has no class {name!r}: {hint}")
+                raise InputError(f"{self.name} has no class {name!r}: {nearest(name, self.classes)}")
         renumbered = np.full(len(self.classes), -1, dtype=np.int64)
         renumbered[[number[name] for name in names]] = np.arange(len(names))
         kept = self.select(np.flatnonzero(renumbered[self.labels] >= 0))

@@ -18,7 +18,7 @@ from cplsr.data.domain import Domain, UnreadableImageError
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import read_image
 from cplsr.environment import is_offline
-from cplsr.errors import InputError
+from cplsr.errors import InputError, first_line
 
 LABEL_COLUMNS = ("label", "labels", "class", "fine_label", "target", "wnid")
 
@@ -163,9 +163,8 @@ def _prepare(path: str, config: str | None) -> Any:
             builder = datasets.load_dataset_builder(path, config)
             builder.download_and_prepare()
     except Exception as error:  # files, network and formats: the library lets through what each of them raises
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = "downloads are switched off by HF_HUB_OFFLINE" if is_offline() else "check the name and the connection"
-        raise InputError(f"data set {path} cannot be opened ({reason}): {hint}") from error
+        raise InputError(f"data set {path} cannot be opened ({first_line(error)}): {hint}") from error
     return builder
 
 
@@ -249,13 +248,10 @@ def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str
         raise InputError(
             f"column {column} of {name} does not give every image one label: name another as hf:NAME#COLUMN"
         )
-    if isinstance(feature, datasets.ClassLabel):
-        if min(values) < 0:
-            raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
-        order = sorted(set(values))
-        names = tuple(feature.names[value] for value in order)
-    else:
-        order = sorted(set(values))
-        names = tuple(str(value) for value in order)
+    named = isinstance(feature, datasets.ClassLabel)
+    if named and min(values) < 0:
+        raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
+    order = sorted(set(values))
     number = {value: position for position, value in enumerate(order)}
-    return names, np.array([number[value] for value in values], dtype=np.int64)
+    classes = tuple(feature.names[value] if named else str(value) for value in order)
+    return classes, np.array([number[value] for value in values], dtype=np.int64)

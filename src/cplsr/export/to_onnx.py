@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,6 @@ from cplsr.episodes.prototypes import cosine_logits, normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
-from cplsr.export.quiet import quiet_exporter
 from cplsr.files import new_file
 
 TOLERANCE = 1e-4
@@ -151,7 +154,7 @@ def _bytes_of(module: nn.Module) -> int:
 
 def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
     images = probe_images(graph.backbone, 2, raw=raw_pixels)
-    with quiet_exporter(), torch.no_grad():
+    with _quiet_exporter(), torch.no_grad():
         program = torch.onnx.export(
             graph,
             (images,),
@@ -165,6 +168,22 @@ def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
     if program is None:
         raise RuntimeError("torch.onnx.export gave nothing back")
     return program.model_proto
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """No warnings from torch's exporter: they are about operators of libraries that are not used."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _compare(content: bytes, reference: EmbeddingGraph, *, raw_pixels: bool) -> float:

@@ -87,14 +87,11 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
         raise InputError(f"{plain.source!r} has gated MLPs, which these key names do not cover: give --to transformers")
     state = {_as_in_vit(name): tensor for name, tensor in plain.model.state_dict().items()}
     tensors = to_checkpoint_keys(state)
-    if config.model_type == "deit":
-        tensors["dist_token"] = state["embeddings.distillation_token"]
     if config.model_type == "dinov2_with_registers":
         # timm gives positions to patches alone here; the class token's is added to the class token: the same sum.
         positions = tensors["pos_embed"]
         tensors["cls_token"] = tensors["cls_token"] + positions[:, :1]
         tensors["pos_embed"] = positions[:, 1:]
-        tensors["reg_token"] = state["embeddings.register_tokens"]
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
 
 

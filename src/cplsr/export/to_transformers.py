@@ -11,11 +11,11 @@ from torch import nn
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.pooling import pool
+from cplsr.backbones.quiet import quiet_transformers
 from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.export.destination import check_free_folder
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
 from cplsr.export.folder_readme import folder_readme
-from cplsr.export.quiet import quiet_transformers
 from cplsr.files import access_like_folder, new_file, new_folder, write_json
 
 TOLERANCE = 1e-5
