@@ -246,6 +246,6 @@ def test_an_adapter_trained_on_the_class_token_is_read_at_every_block(depth_back
     results = evaluate(depth_backbone(), {"one": plain_domain()}, adapters=[("CP", path)], settings=SETTINGS, workers=0)
 
     assert results.flags == ("CP was trained with another pooling than it is evaluated with: cls, not depth",)
-    assert results.settings["backbone"]["pooled_layers"] == [0, 1]
+    assert results.settings["backbone"]["pooled_layers"] == (0, 1)
     adapted = accuracies(load_adapter(depth_backbone(), path), plain_domain(), 3)
     assert results.row("CP", "one", 3).accuracy == pytest.approx(adapted.mean())

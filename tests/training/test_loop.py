@@ -207,7 +207,7 @@ def test_depth_embeddings_are_trained_on_without_pseudo_classes_only(checkpoint_
             go("refused", **refused)
     assert not (tmp_path / "refused").exists()
     go("run", pe=False)
-    assert read_adapter_info(tmp_path / "run").backbone["pooled_layers"] == [0, 1]
+    assert read_adapter_info(tmp_path / "run").backbone["pooled_layers"] == (0, 1)
     assert tensors(tmp_path / "run" / "last")
 
 
