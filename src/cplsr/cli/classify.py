@@ -122,9 +122,9 @@ def check_request(options: Classify) -> Path:
                     f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
                 )
     if options.save is not None:
-        from cplsr.classifier.store import check_place
+        from cplsr.classifier.store import check_free
 
-        check_place(options.save)
+        check_free(options.save)
     return options.query
 
 
