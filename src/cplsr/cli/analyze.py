@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, open_targets, split_name
+from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, split_name
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import WARNING, print_plain
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
@@ -69,8 +70,8 @@ def main(arguments: list[str]) -> int:
     for table in tables(analysis):
         console.print(table.to_rich())
     for note in analysis.notes:
-        console.print(f"note: {note}", style="yellow", highlight=False, markup=False)
-    console.print(f"written to {options.out}", highlight=False, markup=False)
+        print_plain(console, f"note: {note}", WARNING)
+    print_plain(console, f"written to {options.out}")
     return 0
 
 
@@ -83,11 +84,12 @@ def run(options: Analyze) -> Analysis:
     from cplsr.backbones.load import open_backbone
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.evaluation.targets import open_targets
 
     check_output(options.out)
     name, source = (None, None) if options.adapter is None else split_name(options.adapter)
     image_size = options.image_size or adapters_image_size([] if source is None else [source])
-    targets = open_targets(options.target, strict=options.strict)
+    targets = open_targets(map(split_name, options.target), strict=options.strict)
     base = None if options.base is None else open_domain(options.base, strict=options.strict)
     return analyze(
         open_backbone(options, image_size),
@@ -110,7 +112,7 @@ def run(options: Analyze) -> Analysis:
 
 
 def tables(analysis: Analysis) -> Iterator[Table]:
-    """What was measured, one table after the other; only those that have rows."""
+    """Make the tables of what was measured; only those that have rows."""
     yield domain_table(analysis)
     yield bound_table(analysis)
     if analysis.heads:
@@ -120,7 +122,7 @@ def tables(analysis: Analysis) -> Iterator[Table]:
 
 
 def domain_table(analysis: Analysis) -> Table:
-    """Each domain in one row: tightness of classes, distance from the base domain, entropy of attention."""
+    """Make a table with a row for each domain: spread of classes, distance from the base domain, attention entropy."""
     from cplsr.report.tables import Cell, Table
 
     def entropy(measures: Measures) -> float:
@@ -152,7 +154,7 @@ def domain_table(analysis: Analysis) -> Table:
 
 
 def bound_table(analysis: Analysis) -> Table:
-    """The terms of the bound, a row for each domain and shot."""
+    """Make a table of the terms of the bound, a row for each domain and shot."""
     from cplsr.report.tables import Cell, Table
 
     names = {
@@ -178,7 +180,7 @@ def bound_table(analysis: Analysis) -> Table:
 
 
 def head_table(analysis: Analysis) -> Table:
-    """The heads that changed most."""
+    """Make a table of the attention heads that changed most."""
     from cplsr.report.tables import Cell, Table
 
     rows = [
@@ -202,7 +204,7 @@ def head_table(analysis: Analysis) -> Table:
 
 
 def cost_table(analysis: Analysis) -> Table:
-    """Parameters, operations and time by adapter and image size."""
+    """Make a table of parameters, operations and time, by adapter and image size."""
     from cplsr.report.tables import Cell, Table
 
     rows = [
