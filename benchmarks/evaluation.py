@@ -97,7 +97,8 @@ def processor_time(vectors: np.ndarray, labels: np.ndarray, shot: int, repetitio
                 run()
                 seconds[name].append(time.process_time() - start)
     ours, theirs = (1000 * statistics.median(times) for times in seconds.values())
-    return f"{len(labels):,} images, {shot}-shot, processor ms per {len(episodes):,} episodes on one thread: {ours:.1f}, the loop {theirs:.1f}"
+    what = f"{len(labels):,} images, {shot}-shot, processor ms per {len(episodes):,} episodes on one thread"
+    return f"{what}: {ours:.1f}, the loop {theirs:.1f}"
 
 
 def against_easyfsl(

@@ -3,8 +3,8 @@
 5,000 images of 2 · 12 · 384 numbers, as all blocks of ViT-S/16 give, and 5,000 5-way 5-shot episodes with 15 queries of
 each class. The loop gathers the rows of an episode, scaled to length one beforehand, fits and predicts.
 
-With several programs on the cores the loop's own threads wait for each other. The processor time of both on one thread,
-which depends less on that, is printed beside the claim.
+With several programs on the cores the loop's own threads wait for each other, so that it is timed with one thread too,
+and the faster of the two counts. The processor time of both sides on one thread is printed beside the claim.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def against_loop(vectors: np.ndarray, episodes: Episodes, theirs: int, repetitio
     seconds = interleaved(
         {
             "ours": lambda: Scoring(vectors).accuracies(episodes, Ridge(PENALTY)),
-            "theirs": lambda: loop(vectors, first),
+            "all threads": lambda: loop(vectors, first),
+            "one thread": lambda: threadpool_limits.wrap(1)(loop)(vectors, first),
         },
         repetitions,
     )
-    ours = len(episodes) / seconds["ours"]
-    return Claim("ridge episodes/s against scikit-learn", ours, theirs / seconds["theirs"], "higher", GOAL)
+    ours, fastest = len(episodes) / seconds.pop("ours"), theirs / min(seconds.values())
+    return Claim("ridge episodes/s against scikit-learn", ours, fastest, "higher", GOAL)
 
 
 def processor_time(vectors: np.ndarray, episodes: Episodes, theirs: int) -> str:

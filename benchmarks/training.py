@@ -19,7 +19,7 @@ from transformers import ViTConfig, ViTModel
 from cplsr import attach
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import has_fast_bf16, keep_freed_memory
-from cplsr.training.joint_episode import joint_loss
+from cplsr.training.objective import joint_loss
 
 WAY, SHOT, QUERY = 5, 5, 15
 SIZES = {"ViT-S/16": (384, 6), "ViT-Ti/16": (192, 3)}

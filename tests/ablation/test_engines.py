@@ -85,7 +85,7 @@ def test_caches_are_filled_once_for_all(runs, setup, common, tmp_path, monkeypat
     more = plan_runs(read_rows({"a": {}, "b": {"sst": False}, "c": {"pe": False}}), common, shots=[2], seeds=[0])
     Workspace(setup).fill_caches([*runs, *more])
     monkeypatch.setattr("cplsr.training.base_statistics._compute", None)
-    monkeypatch.setattr("cplsr.training.base_images._decode_to", None)
+    monkeypatch.setattr("cplsr.data.decoded_images._decode_to", None)
     fresh = Workspace(setup)
     ended = list(run_local(jobs_of(more, setup, tmp_path / "out"), fresh))
     assert [outcome.error for outcome in ended] == [None, None, None]

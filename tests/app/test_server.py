@@ -3,11 +3,14 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from cplsr.app.server import HERE, listen, page_address, private_folder
+from cplsr.app.server import HERE, listen, page_address, private_folder, sweep
 from cplsr.errors import InputError
 
 
@@ -52,6 +55,44 @@ def test_the_private_folder_is_for_this_user_only_and_goes_away(monkeypatch: pyt
     assert not folder.exists()
     assert "GRADIO_TEMP_DIR" not in os.environ
     assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "True"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are locked as on posix")
+def test_folders_of_killed_servers_are_swept_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = tmp_path / "pictures"
+    for folder in (kept, tmp_path / "cplsr-serve-stale", tmp_path / "cplsr-serve-starting"):
+        folder.mkdir()
+        (folder / "upload.png").write_bytes(b"x")
+    (tmp_path / "cplsr-serve-link").symlink_to(kept)
+    (tmp_path / "cplsr-serve-file").write_bytes(b"x")
+    with private_folder() as living:
+        for old in (tmp_path / "cplsr-serve-stale", living, kept):
+            os.utime(old, (0, 0))
+        sweep()
+        left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"pictures", "cplsr-serve-starting", "cplsr-serve-link", "cplsr-serve-file", living.name}
+    assert (kept / "upload.png").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as on posix")
+def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    hold = "from cplsr.app.server import private_folder\nwith private_folder() as f: print(f, flush=True); input()"
+    command = [sys.executable, "-c", hold]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        os.utime(folder, (0, 0))
+        sweep()
+        assert folder.exists()
+        process.kill()
+        process.wait()
+    sweep()
+    assert not folder.exists()
 
 
 def test_the_page_brings_its_own_favicon_and_names_no_other_host() -> None:

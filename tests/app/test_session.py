@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import threading
 import zipfile
@@ -208,6 +209,8 @@ def test_the_same_picture_is_no_second_example(taught: Session, paint: Paint, tm
         (Limits(classes=3), lambda s, files: add_class(s, "fourth", files), "3 classes"),
         (Limits(examples=9), lambda s, files: add_class(s, "red", files), "9 examples"),
         (Limits(answers=1), classify, "1 answers"),
+        (Limits(pictures_of_all=10), lambda s, files: add_class(s, "red", files), "of all visitors"),
+        (Limits(pictures_of_all=10), classify, "of all visitors"),
         (Limits(), lambda s, files: add_class(s, "   ", files), "no name"),
         (Limits(), lambda s, files: add_class(s, "x" * 61, files), "60 letters"),
         (Limits(), lambda s, files: add_class(s, "a\0b", files), "no good name"),
@@ -303,3 +306,17 @@ def test_a_backbone_without_adapter_stays_without(session: Session, paint: Paint
     assert taught.classifier is not None
     assert taught.classifier.adapter_kind_ is None
     assert taught.classifier.backbone_.adapter is None
+
+
+def test_pictures_count_for_all_only_as_long_as_a_session_has_them(backbone: Backbone, paint: Paint) -> None:
+    shared = Shared(backbone)
+    session = add_class(new_session(shared), "red", paint("red", 3)).session
+    session = classify(add_class(session, "blue", paint("blue", 2)).session, paint("red", 2)).session
+    gc.collect()
+    assert len(shared.kept) == 7
+    session = clear_answers(clear_answers(session).session).session  # the last step could still be undone
+    gc.collect()
+    assert len(shared.kept) == 5
+    del session
+    gc.collect()
+    assert len(shared.kept) == 0

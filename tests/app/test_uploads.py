@@ -116,3 +116,22 @@ def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     received = receive([tmp_path / "one/a.png", tmp_path / "two/a.png"], SIZE, Limits(), taken={"a (2).png"})
     assert [picture.name for picture in received.pictures] == ["a.png", "a (3).png"]
     assert received.pictures[0].digest != received.pictures[1].digest
+
+
+def test_too_little_memory_for_one_picture_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "large.png", tmp_path / "small.png"]
+    for file, side in zip(files, (60, 20), strict=True):
+        _noise(side, side).save(file)
+    resize = Image.Image.resize
+
+    def resized(self: Image.Image, *arguments: object, **options: object) -> Image.Image:
+        if self.width == 60:
+            raise MemoryError
+        return resize(self, *arguments, **options)
+
+    monkeypatch.setattr(Image.Image, "resize", resized)
+    received = receive(files, SIZE, Limits())
+    assert [picture.name for picture in received.pictures] == ["small.png"]
+    assert received.unreadable == (("large.png", "there is too little memory to decode it"),)

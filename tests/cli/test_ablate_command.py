@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -155,22 +154,22 @@ def test_the_command_in_a_record_repeats_exactly_this_run(recipe, tmp_path):
 
 def test_interrupted_by_a_person_then_continued(recipe, tmp_path, monkeypatch, capsys):
     ablate(recipe, tmp_path / "whole", "--only", "CP")
-    real = loop._Run._episodes
+    real = loop.Run._episodes
 
     def interrupted(self, first, at_once):
         if first == 2:
             raise KeyboardInterrupt
         return real(self, first, at_once)
 
-    monkeypatch.setattr("cplsr.ablation.run.train", partial(loop.train, save_seconds=0.0))
+    monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_episodes", interrupted)
+        patch.setattr(loop.Run, "_episodes", interrupted)
         assert ablate(recipe, tmp_path / "cut", "--only", "CP") == 130
     assert not (tmp_path / "cut" / f"{RUN}.json").exists()
     assert ablate(recipe, tmp_path / "cut", "--list") == 0
     assert "begun" in capsys.readouterr().out
     done = []
-    monkeypatch.setattr(loop._Run, "_episodes", lambda *a: done.append(a[1]) or real(*a))
+    monkeypatch.setattr(loop.Run, "_episodes", lambda *a: done.append(a[1]) or real(*a))
     assert ablate(recipe, tmp_path / "cut", "--only", "CP") == 0
     assert done == [2]
     assert record(tmp_path / "cut")["results"]["rows"] == record(tmp_path / "whole")["results"]["rows"]
@@ -181,9 +180,9 @@ def test_interrupted_by_a_person_then_continued(recipe, tmp_path, monkeypatch, c
 def test_killed_then_continued_ends_with_the_same_bits(recipe, tmp_path):
     ablate(recipe, tmp_path / "whole", "--only", "CP", "--episodes", "12")
     code = (
-        "import sys, time\nfrom cplsr.training import loop\nloop.train.__kwdefaults__['save_seconds'] = 0.0\n"
-        "real = loop._Run._episodes\ndef slow(self, *a):\n    time.sleep(0.2)\n    return real(self, *a)\n"
-        "loop._Run._episodes = slow\nfrom cplsr.cli import main\nsys.exit(main(sys.argv[1:]))"
+        "import sys, time\nfrom cplsr.training import loop, run\nrun.SAVE_SECONDS = 0.0\n"
+        "real = loop.Run._episodes\ndef slow(self, *a):\n    time.sleep(0.2)\n    return real(self, *a)\n"
+        "loop.Run._episodes = slow\nfrom cplsr.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     out = tmp_path / "killed"
     words = ["ablate", str(recipe), "--out", str(out), "--only", "CP", "--episodes", "12"]

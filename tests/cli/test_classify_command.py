@@ -1,12 +1,14 @@
 """`cplsr classify`, as it is called."""
 
 import csv
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.patience import not_for_ever
 from PIL import Image
 
 from cplsr.adapters.attach import attach
@@ -14,6 +16,7 @@ from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.cli import main as cplsr
+from cplsr.cli.check import main as check
 from cplsr.cli.classify import main
 from cplsr.errors import InputError
 
@@ -212,3 +215,20 @@ def test_what_a_saved_model_has_settled_is_refused(tmp_path, capsys, words):
     command = ["classify", "--model", str(tmp_path), "--query", str(tmp_path / "q"), "--out", str(tmp_path / "p.csv")]
     assert cplsr([*command, *words]) == 2
     assert f"{words[0]} does not go with --model" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as on posix")
+def test_pipes_bombs_and_scripts_with_the_names_of_images_are_rows_with_a_reason(folders, common):
+    os.mkfifo(folders / "support" / "red" / "pipe.jpg")
+    os.mkfifo(folders / "query" / "pipe.jpg")
+    (folders / "query" / "script.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    out = folders / "p.csv"
+    with not_for_ever():
+        main([*common, "--support", str(folders / "support"), "--query", str(folders / "query"), "--out", str(out)])
+        check([str(folders / "support"), *common])
+    errors = {Path(row["path"]).name: row["error"] for row in rows_of(out) if row["error"]}
+    assert errors == {
+        "bad.jpg": "not an image of a known format",
+        "pipe.jpg": "a folder, pipe or device, not a file",
+        "script.jpg": "not an image of a known format",
+    }

@@ -17,7 +17,7 @@ from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.cli.evaluate import default_adapter_name, main, show_tables, split_name
 from cplsr.errors import InputError
-from cplsr.records.results import Results, Row
+from cplsr.records.results import AccuracyRow, Results
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,7 @@ def test_other_classifiers_answer_the_same_episodes(tmp_path, model, images, cap
 
 def vit_s_results(backbone=(("layers", 12), ("dim", 384), ("heads", 6), ("patch_size", 16)), images=27_000, way=5):
     rows = [
-        Row(method, target, shot, way, 15, 100, 0, None, accuracy, 0.5)
+        AccuracyRow(method, target, shot, way, 15, 100, 0, None, accuracy, 0.5)
         for method, accuracy in (("frozen", 70.0), ("CP", 71.0))
         for target in ("my images", "other")
         for shot in (1, 5, 20)

@@ -9,14 +9,14 @@ from oracles.report_inputs import VIT_S16
 from cplsr.cli.published import main
 from cplsr.errors import InputError
 from cplsr.evaluation.published import TABLES
-from cplsr.records.results import Results, Row
+from cplsr.records.results import AccuracyRow, Results
 
 
 @pytest.fixture
 def results_file(tmp_path):
     def write(targets, way=5, shots=(1, 5, 20), **shape):
         rows = [
-            Row(method, target, shot, way, 15, 100, 0, None, 50.0 + number, None if method == "frozen" else 0.3)
+            AccuracyRow(method, target, shot, way, 15, 100, 0, None, 50.0 + number, None if method == "frozen" else 0.3)
             for method in ("frozen", "CP [x]")
             for number, target in enumerate(targets)
             for shot in shots

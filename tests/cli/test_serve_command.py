@@ -62,6 +62,12 @@ def test_a_saved_classifier_is_the_start(checkpoint_file: Path, tmp_path: Path) 
     assert frozen.backbone.adapter is None
 
 
+@pytest.mark.parametrize("name", ["http://nas.local", "nas.local:80", "", "a b"])
+def test_another_name_is_given_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--allow-host", "nas.local", "--allow-host", name]) == 2
+    assert f"--allow-host {name!r} is no name" in capsys.readouterr().err
+
+
 def test_no_browser_is_started_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("DISPLAY", raising=False)

@@ -24,12 +24,15 @@ class Numbered:
 
     bad: frozenset[int] = frozenset()
     broken: frozenset[int] = frozenset()
+    large: frozenset[int] = frozenset()
 
     def __call__(self, index: int) -> Image.Image:
         if index in self.bad:
             raise UnreadableImageError("torn in two")
         if index in self.broken:
             raise KeyError("a bug")
+        if index in self.large:
+            raise MemoryError
         return Image.new("L", (8, 8), index)
 
 
@@ -177,3 +180,10 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         parent.kill()
         rest, _ = parent.communicate(timeout=60)
     assert rest == ""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_too_little_memory_for_one_image_does_not_end_the_others(workers: int) -> None:
+    (batch,) = decode(domain_of(Numbered(large=frozenset({1})), images=3), 6, workers=workers)
+    assert batch.indices.tolist() == [0, 2]
+    assert batch.failed == ((1, "there is too little memory to decode it"),)

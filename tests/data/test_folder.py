@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from oracles.patience import not_for_ever
 from PIL import Image
 
 from cplsr.data.folder import open_folder
+from cplsr.data.listing import open_listing
 from cplsr.errors import InputError
 
 
@@ -138,3 +140,15 @@ def test_nothing_absent_and_files_are_errors(tmp_path: Path) -> None:
 def test_opening_decodes_nothing(farm: Path) -> None:
     (farm / "cow" / "fake.jpg").write_text("no image at all")
     assert len(open_folder(farm, strict=True)) == 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as on posix")
+def test_a_pipe_is_skipped_and_not_waited_for(farm: Path) -> None:
+    os.mkfifo(farm / "cow" / "pipe.jpg")
+    os.utime(farm / "cow" / "pipe.jpg", ns=(0, 2_000_000_000))
+    (farm / "table.csv").write_text("path,label\ncow/pipe.jpg,cow\ncow/a.png,cow\n")
+    with not_for_ever():
+        domain, listed = open_folder(farm), open_listing(farm / "table.csv")
+    for opened in (domain, listed):
+        assert ("cow/pipe.jpg", "a folder, pipe or device, not a file") in opened.skipped
+    assert len(listed) == 1

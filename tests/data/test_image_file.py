@@ -2,14 +2,19 @@
 
 import io
 import pickle
+import socket
 import struct
+import sys
+import types
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.patience import not_for_ever
 from PIL import Image, features
 
+from cplsr.data import image_file
 from cplsr.data.domain import UnreadableImageError
 from cplsr.data.image_file import FileReader, is_image_name, read_image
 
@@ -62,6 +67,53 @@ def test_a_folder_and_nothing_are_unreadable_too(tmp_path: Path) -> None:
         read_image(tmp_path / "absent.jpg")
     with pytest.raises(UnreadableImageError, match="a folder, pipe or device, not a file"):
         read_image(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as on posix")
+def test_only_regular_files_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    os.utime(tmp_path / "pipe.jpg", ns=(0, 2_000_000_000))
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server, not_for_ever():
+        server.bind("socket.png")
+        for name in ("pipe.jpg", "endless.png", "socket.png"):
+            with pytest.raises(UnreadableImageError, match="not a file"):
+                read_image(tmp_path / name)
+            with pytest.raises(OSError, match="not a file"):
+                identity(tmp_path / name)
+
+
+def test_too_little_memory_for_one_image_is_that_images_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(self: Image.Image) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.JpegImagePlugin.JpegImageFile.load", load)
+    with pytest.raises(UnreadableImageError, match="too little memory"):
+        read_image(jpeg())
+
+
+@pytest.mark.parametrize("brand", [b"heic", b"mif1"])
+def test_a_format_that_needs_a_package_says_which(brand: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"\0\0\0\x18ftyp" + brand + b"\0" * 40
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    image_file._formats.cache_clear()
+    with pytest.raises(UnreadableImageError, match="pip install pillow-heif"):
+        read_image(content)
+    assert is_image_name("IMG_0001.HEIC")
+
+    def register() -> None:
+        """What the package does, with a reader that sees the same picture in everything."""
+        Image.register_open("HEIF", lambda stream, name: Image.new("RGB", (3, 2)), lambda start: brand in start)
+
+    monkeypatch.setitem(sys.modules, "pillow_heif", types.SimpleNamespace(register_heif_opener=register))
+    image_file._formats.cache_clear()
+    try:
+        assert read_image(content).size == (3, 2)
+    finally:
+        Image.OPEN.pop("HEIF")
+        Image.ID.remove("HEIF")
+        image_file._formats.cache_clear()
 
 
 @pytest.mark.parametrize("cut", range(10, 1800, 97))

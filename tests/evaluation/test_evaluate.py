@@ -10,8 +10,9 @@ from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.contenders import HeadContender
 from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.evaluate import Method, evaluate, evaluate_embeddings
+from cplsr.evaluation.evaluate import evaluate, evaluate_embeddings
 from cplsr.evaluation.scoring import Scoring
 from cplsr.settings.episodes import EpisodeSettings
 
@@ -137,7 +138,9 @@ def test_all_methods_see_only_images_that_all_have(backbone, plain_domain):
     whole = embed_domain(backbone, plain_domain(), workers=0)
     part = whole.only(np.arange(1, 60))
 
-    found = evaluate_embeddings([Method("frozen", whole), Method("other", part)], target="one", settings=SETTINGS)
+    found = evaluate_embeddings(
+        [HeadContender("frozen", whole), HeadContender("other", part)], target="one", settings=SETTINGS
+    )
 
     assert [row.accuracy for row in found.rows[::2]] == [row.accuracy for row in found.rows[1::2]]
     assert all(pair.difference == 0 and pair.wins == 0 for pair in found.paired)

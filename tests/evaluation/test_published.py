@@ -14,7 +14,7 @@ from cplsr.evaluation.published import (
     published_table,
     remarks_on_data,
 )
-from cplsr.records.results import Results, Row
+from cplsr.records.results import AccuracyRow, Results
 
 LABELS = {
     "mini": "results_mini",
@@ -131,7 +131,9 @@ def test_figures_by_target_and_shot():
 
 def results(*, methods=("frozen", "CP"), name="ISIC", images=10_015, classes=7, way=5, size=224, **shape):
     backbone = {"layers": 12, "dim": 384, "heads": 6, "patch_size": 16, "image_size": size, **shape}
-    rows = [Row(method, "skin", shot, way, 15, 9, 0, None, 50.0, 1.0) for method in methods for shot in (1, 5, 20)]
+    rows = [
+        AccuracyRow(method, "skin", shot, way, 15, 9, 0, None, 50.0, 1.0) for method in methods for shot in (1, 5, 20)
+    ]
     data = {"skin": {"name": name, "images": images, "classes": {f"class {c}": 9 for c in range(classes)}}}
     return Results(rows=tuple(rows), settings={"backbone": backbone}, data=data)
 

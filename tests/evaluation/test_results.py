@@ -5,17 +5,17 @@ import pytest
 
 from cplsr.errors import InputError
 from cplsr.records.results import (
+    AccuracyRow,
     CalibrationBin,
     CalibrationRow,
     ConfusionRow,
     PairedRow,
     Results,
-    Row,
 )
 
 
 def row(method, target, shot, accuracy):
-    return Row(method, target, shot, 5, 15, 100, 0, None if method == "frozen" else 5, accuracy, 0.5)
+    return AccuracyRow(method, target, shot, 5, 15, 100, 0, None if method == "frozen" else 5, accuracy, 0.5)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_the_confusions_of_a_thousand_classes_are_small(tmp_path):
     classes = tuple(f"class {n}" for n in range(1000))
     counts = tuple(tuple(40 if i == j else int((i * j) % 97 == 1) for j in range(1000)) for i in range(1000))
     row = ConfusionRow("frozen", "A", 5, classes, counts, (0.5,) * 1000)
-    whole = Results(rows=(Row("frozen", "A", 5, 5, 15, 5000, 0, None, 50.0, 0.1),), confusion=(row,))
+    whole = Results(rows=(AccuracyRow("frozen", "A", 5, 5, 15, 5000, 0, None, 50.0, 0.1),), confusion=(row,))
     whole.write(tmp_path / "results.json")
     assert (tmp_path / "results.json").stat().st_size < 200_000
     assert Results.read(tmp_path / "results.json") == whole

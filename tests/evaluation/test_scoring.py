@@ -122,6 +122,22 @@ def test_the_number_of_threads_and_the_chunk_change_nothing(monkeypatch):
     np.testing.assert_array_equal(accuracies(vectors, episodes, threads=3), whole)
 
 
+@pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
+@pytest.mark.parametrize("shot", [1, 3])
+def test_answers_by_prototypes_do_not_depend_on_the_way_to_score(kind, shot, monkeypatch):
+    generator = np.random.default_rng(0)
+    labels = np.arange(300) % 6
+    few = generator.normal(size=(40, 24))[generator.integers(0, 40, 300)]  # many images are the same but for rounding
+    vectors = (few + 3e-7 * generator.normal(size=(300, 24))).astype(np.float32)
+    episodes = EpisodeSampler(labels, shot=shot, query=10).draw(300)
+
+    here = np.concatenate([part.predictions() for part in Scoring(vectors).scores(episodes, Prototypes(kind))])
+    monkeypatch.setattr(scoring, "GRAM_BYTES", 0)
+    gathered = np.concatenate([part.predictions() for part in Scoring(vectors).scores(episodes, Prototypes(kind))])
+
+    np.testing.assert_array_equal(here, gathered)
+
+
 def test_predictions_take_the_first_of_equals():
     scores = np.array([[[1, 0, -1], [1, 2, -3], [0, 2, -1]]], dtype=np.float32)
 

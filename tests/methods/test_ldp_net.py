@@ -161,7 +161,7 @@ class Interrupted(LocalGlobalDistillation):
         return super().loss(*arguments)
 
 
-def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: Path):
+def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: Path, monkeypatch):
     random = np.random.Generator(np.random.Philox(key=7))
     for number in range(6):
         (tmp_path / "base" / str(number)).mkdir(parents=True)
@@ -172,6 +172,8 @@ def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: 
     chosen = TrainingSettings(
         way=2, shot=1, query=2, episodes=8, episodes_per_step=2, lr=1e-3, sst=False, pe=False, validation_episodes=4
     )
+
+    monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
 
     def run(name: str, objective: LocalGlobalDistillation, *, resume: bool = False) -> None:
         backbone = load_backbone(checkpoint_file, heads=2)
@@ -185,7 +187,6 @@ def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: 
             objective=objective,
             resume=resume,
             workers=0,
-            save_seconds=0.0,
         )
 
     options = {"crops": 1, "momentum": 0.5}

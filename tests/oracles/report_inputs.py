@@ -11,12 +11,12 @@ from typing import Any
 from PIL import Image
 
 from cplsr.records.results import (
+    AccuracyRow,
     CalibrationBin,
     CalibrationRow,
     ConfusionRow,
     PairedRow,
     Results,
-    Row,
 )
 
 BACKBONE = {
@@ -44,7 +44,7 @@ def results(
             for m, method in enumerate(methods):
                 sign = -1 if t == len(targets) - 1 and t > 0 else 1
                 accuracy = 40.0 + 7 * t + 3 * shot + sign * 1.5 * m
-                rows.append(Row(method, target, shot, 5, 15, 1000, 0, None if m == 0 else 5, accuracy, 0.55))
+                rows.append(AccuracyRow(method, target, shot, 5, 15, 1000, 0, None if m == 0 else 5, accuracy, 0.55))
                 if m:
                     paired.append(PairedRow(method, methods[0], target, shot, sign * 1.5 * m, 0.3, 0.55))
                 confusion.append(confusion_row(method, target, shot, classes, m))

@@ -14,7 +14,7 @@ from cplsr.records.run import TrainingRun, read_metrics
 from cplsr.report.page import write_report
 
 OLD = Path(__file__).parent.parent / "fixtures" / "old_formats"
-PUBLISHED = Path(__file__).parent.parent.parent / "results"
+PUBLISHED = Path(__file__).parent.parent.parent / "experiments"
 
 
 def test_results_with_every_entry_of_the_confusions(tmp_path):

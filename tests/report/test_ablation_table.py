@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles.report_inputs import BACKBONE
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.results import PairedRow, Results, Row
+from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.report.ablation_table import Estimate, combined, table_of
 
 
@@ -19,9 +19,9 @@ def record(row, seed, figures, *, shot=5, kind="coalescent", episodes=100, train
     method = "frozen" if kind == "frozen" else row
     for target, (accuracy, ci95, difference, paired_ci95) in figures.items():
         if kind != "frozen":
-            rows.append(Row("frozen", target, shot, 5, 15, episodes, seed, None, accuracy - difference, ci95))
+            rows.append(AccuracyRow("frozen", target, shot, 5, 15, episodes, seed, None, accuracy - difference, ci95))
             paired.append(PairedRow(row, "frozen", target, shot, difference, paired_ci95, 0.5))
-        rows.append(Row(method, target, shot, 5, 15, episodes, seed, None, accuracy, ci95))
+        rows.append(AccuracyRow(method, target, shot, 5, 15, episodes, seed, None, accuracy, ci95))
     return AblationRun(
         row=row,
         shot=shot,

@@ -5,7 +5,7 @@ import math
 import pytest
 from oracles import report_inputs
 
-from cplsr.records.results import PairedRow, Results, Row
+from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.records.run import TrainingRun, read_metrics
 from cplsr.report.material import Material, Training
 from cplsr.report.summary import (
@@ -24,8 +24,8 @@ def results_with(differences, half=0.3, shots=(1,)):
     for number, difference in enumerate(differences):
         for shot in shots:
             target = f"t{number}"
-            rows.append(Row("frozen", target, shot, 5, 15, 1000, 0, None, 50.0, 0.5))
-            rows.append(Row("CP", target, shot, 5, 15, 1000, 0, 5, 50.0 + difference, 0.5))
+            rows.append(AccuracyRow("frozen", target, shot, 5, 15, 1000, 0, None, 50.0, 0.5))
+            rows.append(AccuracyRow("CP", target, shot, 5, 15, 1000, 0, 5, 50.0 + difference, 0.5))
             paired.append(PairedRow("CP", "frozen", target, shot, difference, half, 0.5))
     return Results(tuple(rows), tuple(paired), settings={"backbone": {"source": "embedded"}})
 

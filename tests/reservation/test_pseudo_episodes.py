@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import mix_classes
 from cplsr.reservation.pseudo_episodes import (
@@ -12,7 +13,6 @@ from cplsr.reservation.pseudo_episodes import (
     choose_classes,
     draw_pseudo_episode,
     make_pseudo_episodes,
-    numbered_generator,
     sample,
 )
 from cplsr.reservation.statistics import ClassGaussians
@@ -148,10 +148,10 @@ def test_an_online_stream_never_repeats_and_a_pool_is_reshuffled():
 
 def test_numbers_and_streams_have_generators_of_their_own():
     words = {
-        float(torch.rand(1, generator=numbered_generator(seed, number, stream=stream), dtype=torch.float64))
+        float(torch.rand(1, generator=numbered_generator(seed, number, stream), dtype=torch.float64))
         for seed in (0, 1)
         for number in range(20)
-        for stream in (5, 6)
+        for stream in (Stream.SPLITS, Stream.OBJECTIVES)
     }
     assert len(words) == 80
 

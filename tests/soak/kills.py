@@ -19,9 +19,9 @@ NOT_REPEATED = frozenset({"seconds", "images_per_second", "prototype_seconds", "
 
 def save_often() -> None:
     """Let `cplsr train` keep its state after every episode, so that kills fall between and into savings."""
-    from cplsr.training import loop
+    from cplsr.training import run
 
-    loop.train.__kwdefaults__["save_seconds"] = 0.0
+    run.SAVE_SECONDS = 0.0
 
 
 def outcome_of_run(out: Path) -> Any:

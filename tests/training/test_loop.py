@@ -30,15 +30,16 @@ def tensors(folder: Path) -> bytes:
 
 
 @pytest.fixture
-def run(checkpoint_file, tiny, tmp_path):
+def run(checkpoint_file, tiny, tmp_path, monkeypatch):
     """Train with changed settings in a folder of its own; returns the folder."""
+    monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
 
     def go(name="run", adapter="coalescent", adapter_options=None, resume=False, **changes):
         backbone = load_backbone(checkpoint_file, heads=2)
         settings = replace(SETTINGS, **changes)
         result = train(
             backbone, tiny, out=tmp_path / name, adapter=adapter, adapter_options=adapter_options,
-            settings=settings, workers=0, resume=resume, save_seconds=0.0,
+            settings=settings, workers=0, resume=resume,
         )  # fmt: skip
         assert backbone.adapter is None
         return result
@@ -221,7 +222,7 @@ def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
 
 def interrupted(run, monkeypatch, **changes):
     """A run that stops with an error in its third episode, after the states of episodes 1 and 2."""
-    real = loop._Run._episodes
+    real = loop.Run._episodes
 
     def stopped(self, first, at_once):
         if first == 2:
@@ -229,7 +230,7 @@ def interrupted(run, monkeypatch, **changes):
         return real(self, first, at_once)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_episodes", stopped)
+        patch.setattr(loop.Run, "_episodes", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(**changes)
 
@@ -265,7 +266,7 @@ def test_a_run_goes_on_to_the_same_result_whatever_was_damaged(run, tmp_path, mo
 
 
 def test_a_second_run_into_one_folder_gets_a_sentence_and_disturbs_nothing(run, tmp_path, monkeypatch):
-    real = loop._Run._episodes
+    real = loop.Run._episodes
     said = []
 
     def meddled(self, first, at_once):
@@ -277,7 +278,7 @@ def test_a_second_run_into_one_folder_gets_a_sentence_and_disturbs_nothing(run, 
         return real(self, first, at_once)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_episodes", meddled)
+        patch.setattr(loop.Run, "_episodes", meddled)
         run()
     assert len(said) == 2
     assert all("is being written by another process" in sentence for sentence in said)
@@ -289,8 +290,9 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
     import os
     import shutil
 
+    from cplsr.data import decoded_images
     from cplsr.data.open import open_domain
-    from cplsr.training import base_images, base_statistics
+    from cplsr.training import base_statistics
 
     copied = tmp_path / "copied" / "domain"
     shutil.copytree(tiny_folder, copied, copy_function=shutil.copyfile)
@@ -298,7 +300,7 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
         os.utime(file, (1, 1))
     settings = replace(SETTINGS, episodes=1)
     train(load_backbone(checkpoint_file, heads=2), open_domain(tiny_folder), out=tmp_path / "a", settings=settings)
-    monkeypatch.setattr(base_images, "decode", None)  # all is in the caches
+    monkeypatch.setattr(decoded_images, "decode", None)  # all is in the caches
     monkeypatch.setattr(base_statistics, "_compute", None)
     backbone = load_backbone(checkpoint_file, heads=2)
     assert train(backbone, open_domain(copied), out=tmp_path / "a", settings=settings, resume=True).already_finished
@@ -307,18 +309,18 @@ def test_copied_data_are_the_same_data(checkpoint_file, tiny_folder, tmp_path, m
 
 
 def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monkeypatch, caplog):
-    from cplsr.training import base_images
-    from cplsr.training.processes import Processes
+    from cplsr.data import decoded_images
+    from cplsr.processes import Processes
 
     def opened():
-        return base_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
+        return decoded_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
 
     labels = opened().labels.tolist()
     (index,) = (tmp_path / "images").glob("*/index.json")
     whole = index.read_bytes()
     decoded = []
-    real = base_images.decode
-    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real(*a, **k))
+    real = decoded_images.decode
+    monkeypatch.setattr(decoded_images, "decode", lambda *a, **k: decoded.append(1) or real(*a, **k))
     digits = [place for place, byte in enumerate(whole) if chr(byte).isdigit()]
     for place in digits[:: len(digits) // 25]:
         index.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -329,13 +331,14 @@ def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monke
 
 
 def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_path, caplog, monkeypatch):
+    from cplsr.data import decoded_images
     from cplsr.environment import cache_folder
-    from cplsr.training import base_images, base_statistics
+    from cplsr.training import base_statistics
 
     run("a")
     decoded, computed = [], []
-    real_decode, real_compute = base_images.decode, base_statistics._compute
-    monkeypatch.setattr(base_images, "decode", lambda *a, **k: decoded.append(1) or real_decode(*a, **k))
+    real_decode, real_compute = decoded_images.decode, base_statistics._compute
+    monkeypatch.setattr(decoded_images, "decode", lambda *a, **k: decoded.append(1) or real_decode(*a, **k))
     monkeypatch.setattr(base_statistics, "_compute", lambda *a, **k: computed.append(1) or real_compute(*a, **k))
     run("b")
     assert (len(decoded), len(computed)) == (0, 0)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from cplsr.errors import InputError
-from cplsr.training.processes import Processes
+from cplsr.processes import Processes
 
 COMMAND = [
     *("--way", "2", "--shot", "2", "--query", "2", "--episodes", "6", "--lr", "1e-3", "--validation-episodes", "8"),

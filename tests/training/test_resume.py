@@ -21,10 +21,10 @@ def start(folder: Path, out: Path, checkpoint: Path, *, slow: float = 0.0, resum
     """`cplsr train`, slowed down so that it can be hit, and saving after every episode."""
     words = ["--backbone", str(checkpoint), "--base", str(folder), "--out", str(out), *COMMAND]
     code = (
-        "import sys, time\nfrom cplsr.training import loop\nloop.SAVE_SECONDS = 0.0\n"
-        "loop.train.__kwdefaults__['save_seconds'] = 0.0\nreal = loop._Run._episodes\n"
+        "import sys, time\nfrom cplsr.training import loop, run\nrun.SAVE_SECONDS = 0.0\n"
+        "real = loop.Run._episodes\n"
         f"def slow(self, *a):\n    time.sleep({slow})\n    return real(self, *a)\n"
-        "loop._Run._episodes = slow\nfrom cplsr.cli import main\nsys.exit(main(sys.argv[1:]))"
+        "loop.Run._episodes = slow\nfrom cplsr.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "train", *words, *(["--resume"] if resume else [])]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})

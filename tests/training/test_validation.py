@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from cplsr import TrainingSettings, load_backbone
+from cplsr.data.decoded_images import decoded_images
 from cplsr.errors import InputError
-from cplsr.training.base_images import decoded_images
-from cplsr.training.processes import Processes
+from cplsr.processes import Processes
 from cplsr.training.validation import Validation, hold_out_classes
 
 SETTINGS = TrainingSettings(way=3, shot=2, query=2, validation_episodes=20)

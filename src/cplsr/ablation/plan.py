@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cplsr.adapters.kinds import check_options
 from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.errors import InputError
-from cplsr.methods.base import Adaptation
+from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.records.results import FROZEN
 from cplsr.settings.numbers import LearningRate

@@ -20,9 +20,9 @@ from cplsr.analysis.cost import forward_seconds
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions
 from cplsr.errors import InputError
+from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
-from cplsr.methods.measure import measure_adaptation
 from cplsr.methods.registry import FULL, find_method
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
@@ -158,9 +158,12 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
         return results, prototype_seconds(workspace.backbone, run, shared["settings"].query)
     results = evaluate(workspace.backbone, workspace.targets, **shared)
     adapted = measure_adaptation(
-        workspace.backbone, workspace.targets, adaptation, method=run.method, adapters=adapters, episodes=run.adapt,
-        frozen=False, **shared,
-    )  # fmt: skip
+        workspace.backbone,
+        workspace.targets,
+        AdaptationRequest(run.method, adaptation, run.adapt, frozen=False),
+        adapters=adapters,
+        **shared,
+    )
     (seconds,) = adapted.seconds.values()
     together = replace(
         results,

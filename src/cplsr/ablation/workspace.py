@@ -10,19 +10,18 @@ from typing import Any
 from cplsr.ablation.plan import Run
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import open_backbone
+from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
-from cplsr.data.open import open_domain
+from cplsr.data.open import open_domain, open_targets
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
-from cplsr.evaluation.targets import open_targets
+from cplsr.processes import Processes
 from cplsr.settings.ablation import SharedSettings
 from cplsr.settings.episodes import EpisodeSettings
 from cplsr.settings.training import TrainingSettings
-from cplsr.training.base_images import decoded_images
 from cplsr.training.base_statistics import base_gaussians
-from cplsr.training.processes import Processes
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})

@@ -50,7 +50,8 @@ HEADERS = (
     (b"referrer-policy", b"same-origin"),
 )
 EVENT_BYTES = 2_000_000
-HOUR = 3600
+FILE_BYTES = 4096
+"""What a file takes at least, however short it is."""
 
 
 class RefusedError(Exception):
@@ -98,16 +99,17 @@ class Quota:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.held: Counter[str] = Counter()
-        self.arrivals: deque[tuple[float, str, int]] = deque()
+        self.minutes: deque[tuple[int, Counter[str]]] = deque()
 
-    def take(self, visitor: str, size: int) -> None:
+    def take(self, visitor: str, size: int, now: float) -> None:
         """Count what has arrived; more than allowed is refused."""
-        now = time.monotonic()
-        while self.arrivals and self.arrivals[0][0] < now - HOUR:
-            _, whose, gone = self.arrivals.popleft()
-            self.held -= Counter({whose: gone})  # forgets those who have nothing left
+        minute = int(now // 60)
+        while self.minutes and self.minutes[0][0] < minute - 60:
+            self.held -= self.minutes.popleft()[1]  # forgets those who have nothing left
+        if not self.minutes or self.minutes[-1][0] != minute:
+            self.minutes.append((minute, Counter()))
+        self.minutes[-1][1][visitor] += size
         self.held[visitor] += size
-        self.arrivals.append((now, visitor, size))
         if self.held[visitor] > self.limits.hourly_bytes:
             raise RefusedError(413, f"more than {self.limits.hourly_bytes / 1e6:,.0f} MB within an hour: wait a while")
         if self.held.total() > self.limits.hourly_bytes_of_all:
@@ -135,6 +137,8 @@ class Gate:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close"})
             return
         request = Request(scope, receive)
         visitor = _visitor(request)
@@ -207,6 +211,7 @@ class Gate:
                 name,
                 upload_progress=file_upload_statuses if name else None,
             )
+            self.quota.take(visitor, FILE_BYTES * len(files), time.monotonic())
         except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, RefusedError):
@@ -224,7 +229,7 @@ class Gate:
     def _counting(self, receive: Receive, visitor: str) -> Receive:
         async def counted() -> Message:
             message = await receive()
-            self.quota.take(visitor, len(message.get("body", b"")))
+            self.quota.take(visitor, len(message.get("body", b"")), time.monotonic())
             return message
 
         return counted

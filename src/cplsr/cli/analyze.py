@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from cplsr.records.analysis import Analysis, DomainAnalysis, Measures
     from cplsr.report.tables import Table
 
-SHOWN_HEADS = 10
-
 
 @dataclass(frozen=True, kw_only=True)
 class Analyze(MeasuringSettings, BackboneSettings):
@@ -82,9 +80,8 @@ def run(options: Analyze) -> Analysis:
     from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import check_output
     from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_domain
+    from cplsr.data.open import open_domain, open_targets
     from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.targets import open_targets
 
     check_output(options.out)
     name, source = (None, None) if options.adapter is None else split_name(options.adapter)
@@ -113,12 +110,14 @@ def run(options: Analyze) -> Analysis:
 
 def tables(analysis: Analysis) -> Iterator[Table]:
     """Make the tables of what was measured; only those that have rows."""
+    from cplsr.report.analysis_section import cost_table, heads_table
+
     yield domain_table(analysis)
     yield bound_table(analysis)
     if analysis.heads:
-        yield head_table(analysis)
+        yield heads_table(analysis.heads)
     if analysis.cost:
-        yield cost_table(analysis)
+        yield cost_table(analysis.cost)
 
 
 def domain_table(analysis: Analysis) -> Table:
@@ -177,49 +176,6 @@ def bound_table(analysis: Analysis) -> Table:
         caption=f"A base term of 1 or more, of at most {analysis.settings['way'] - 1} at this way, bounds nothing: "
         "read it as a comparison.",
     )
-
-
-def head_table(analysis: Analysis) -> Table:
-    """Make a table of the attention heads that changed most."""
-    from cplsr.report.tables import Cell, Table
-
-    rows = [
-        (
-            Cell(str(head.layer)),
-            Cell(str(head.head)),
-            Cell(f"{head.distance:.3f}"),
-            Cell(f"{head.singular_min:.2f}–{head.singular_max:.2f}"),
-            Cell(f"{head.condition:.2f}"),
-            Cell(f"{head.asymmetry:.3f}"),
-            Cell("" if head.entropy_change is None else f"{head.entropy_change:+.3f}"),
-        )
-        for head in analysis.heads[:SHOWN_HEADS]
-    ]
-    columns = (
-        "layer", "head", "distance from\nidentity ‖C−I‖", "singular\nvalues", "condition", "asymmetry",
-        "entropy\nchange",
-    )  # fmt: skip
-    shown = f", {SHOWN_HEADS} of {len(analysis.heads)}" if len(analysis.heads) > SHOWN_HEADS else ""
-    return Table(f"Heads that changed most{shown}", columns, tuple(rows), left=2)
-
-
-def cost_table(analysis: Analysis) -> Table:
-    """Make a table of parameters, operations and time, by adapter and image size."""
-    from cplsr.report.tables import Cell, Table
-
-    rows = [
-        (
-            Cell(row.adapter),
-            Cell(str(row.image_size)),
-            Cell(f"{row.tokens:,}"),
-            Cell(f"{row.parameters:,}"),
-            Cell(f"{row.flops / 1e9:.3f}"),
-            Cell("" if row.seconds is None else f"{1000 * row.seconds:.1f}"),
-        )
-        for row in analysis.cost
-    ]
-    columns = ("adapter", "image size", "tokens", "parameters", "billion operations\nper image", "ms per image")
-    return Table("What adapters cost in a forward pass", columns, tuple(rows))
 
 
 def _term(shot: int, term: str, measures: Measures) -> float:

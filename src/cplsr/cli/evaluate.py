@@ -21,7 +21,7 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.methods.base import Adaptation
+    from cplsr.evaluation.adapting import Adaptation
     from cplsr.records.results import Results
 
 
@@ -75,9 +75,9 @@ def run(options: Evaluate) -> Results:
     if not options.target:
         raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
     from cplsr.backbones.load import open_backbone
+    from cplsr.data.open import open_targets
     from cplsr.evaluation.cache import EmbeddingCache
     from cplsr.evaluation.evaluate import evaluate
-    from cplsr.evaluation.targets import open_targets
 
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
@@ -100,12 +100,10 @@ def run(options: Evaluate) -> Results:
     results = evaluate(backbone, targets, heads=options.head, strict=options.strict, **shared)
     if adaptation is None or options.method is None:
         return results
-    from cplsr.methods.measure import measure_adaptation, with_adaptation
+    from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 
-    adapted = measure_adaptation(
-        backbone, targets, adaptation, method=options.method, episodes=options.method_episodes, **shared
-    )
-    return with_adaptation(results, adapted, method=options.method, adaptation=adaptation)
+    request = AdaptationRequest(options.method, adaptation, options.method_episodes)
+    return measure_adaptation(backbone, targets, request, **shared).behind(results)
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:

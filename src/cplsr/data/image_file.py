@@ -32,7 +32,7 @@ FORMATS = {
 readers sees it: some of them start other programs."""
 EXTENSIONS = frozenset(ending for endings in FORMATS.values() for ending in endings)
 PACKAGES = {b"heic": "pillow-heif", b"heix": "pillow-heif", b"mif1": "pillow-heif", b"avif": "'pillow>=11.3'"}
-"""What to install for pictures of these brands, which stand in their first bytes, where Pillow cannot read them."""
+"""What to install where Pillow alone cannot read pictures of these brands, which stand in their first bytes."""
 MAX_SIDE = 30_000
 NO_MEMORY = "there is too little memory to decode it"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,26 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
     if colon and not Path(source).exists():
         return _open_catalog(source, kind, rest, split, strict)
     return _open_path(Path(source).expanduser(), split, strict)
+
+
+def open_targets(sources: Iterable[tuple[str | None, str]], *, strict: bool = False) -> dict[str, Domain]:
+    """Open domains by the name given, or by their own.
+
+    Args:
+        sources: Name, or `None` for the domain's own, and source as for `open_domain`.
+        strict: As for `open_domain`.
+
+    Raises:
+        InputError: Two of them have one name.
+    """
+    targets: dict[str, Domain] = {}
+    for name, source in sources:
+        domain = open_domain(source, strict=strict)
+        name = name or domain.name
+        if name in targets:
+            raise InputError(f"two targets are called {name!r}: give one of them another name, as NAME={source}")
+        targets[name] = domain
+    return targets
 
 
 def _open_path(path: Path, split: str | None, strict: bool) -> Domain:

@@ -46,8 +46,9 @@ def distinct_below(words: UInt32[ndarray, "draws rows"], sizes: Int64[ndarray, "
     drawn = np.empty((draws, rows), dtype=np.int32)
     slots = np.empty((draws, rows), dtype=np.int32)  # where each step puts the number of its own slot...
     moved = np.repeat(np.arange(draws, dtype=np.int32)[:, None], rows, axis=1)  # ...and which number that is
+    smallest = sizes.min(initial=draws)
     for step in range(draws):
-        target = below(words[step], np.maximum(sizes - step, 1))
+        target = below(words[step], sizes - step if step < smallest else np.maximum(sizes - step, 1))
         target += step
         drawn[step] = slots[step] = target
         earlier, column = _true_cells(slots[:step] == slots[step])

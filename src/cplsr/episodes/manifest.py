@@ -66,14 +66,14 @@ class EpisodeManifest:
         write_json(path, {"format": FORMAT, **asdict(self)})
 
     def _places_in(self, identities: Sequence[str]) -> Shaped[ndarray, "images"]:
-        place = {identity: index for index, identity in enumerate(identities)}
-        missing = [identity for identity in self.identities if identity not in place]
+        index_of = {identity: index for index, identity in enumerate(identities)}
+        missing = [identity for identity in self.identities if identity not in index_of]
         if missing:
             raise InputError(
-                f"{len(missing)} of the manifest's {len(self.identities)} images are not among the {len(place)} given, "
-                f"the first is {missing[0]!r}: open the images that the manifest was written for"
+                f"{len(missing)} of the manifest's {len(self.identities)} images are not among the "
+                f"{len(index_of)} given, the first is {missing[0]!r}: open the images that the manifest was written for"
             )
-        return np.array([place[identity] for identity in self.identities], dtype=np.int64)
+        return np.array([index_of[identity] for identity in self.identities], dtype=np.int64)
 
 
 def make_manifest(

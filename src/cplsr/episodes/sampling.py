@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int32, Int64, Shaped
+from jaxtyping import Bool, Int32, Int64, Shaped
 from numpy import ndarray
 
 from cplsr.declared import fit
 from cplsr.episodes.draws import distinct_below, philox_words
 from cplsr.episodes.groups import GroupedClasses
+from cplsr.episodes.streams import Stream
 from cplsr.errors import InputError
 from cplsr.settings.episodes import Queries
 
@@ -22,11 +23,6 @@ CHUNK = 1250
 
 ATTEMPTS = 1000
 """How often an episode is drawn again when its support set leaves too few images of other groups to ask about."""
-
-"""Equally many queries of each class, or as many in all, their shares drawn from Dirichlet(2, ..., 2)."""
-
-UNEVEN = 2**33
-"""First of the streams of random words for the shares, and for the queries beyond the balanced number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +43,7 @@ class Episodes:
         """How many episodes there are."""
         return len(self.support)
 
-    def __getitem__(self, part: slice) -> Episodes:
+    def __getitem__(self, part: slice | Bool[ndarray, "episodes"]) -> Episodes:
         """Some of the episodes."""
         targets = None if self.targets is None else self.targets[part]
         return Episodes(self.support[part], self.query[part], self.classes[part], targets)
@@ -161,18 +157,20 @@ class EpisodeSampler:
             names[part] = self._names[classes]
         return Episodes(support, query if targets is None else query.reshape(targets.shape), names, targets)
 
-    def _words(self, count: int, first: int, stream: int = 0) -> tuple[ndarray, ndarray, ndarray | None]:
+    def _words(self, count: int, first: int, attempt: int = 0) -> tuple[ndarray, ndarray, ndarray | None]:
         """Random words for the classes (way, episodes), for the images (shot + query, episodes · way), for the shares.
 
         With uneven queries there are words for as many images as a class may be asked about.
         """
         each = self.shot + self.query
-        words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=stream)
+        words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=Stream.IMAGES + attempt)
         for_classes, for_images = np.ascontiguousarray(words[:, : self.way].T), self._by_image(words[:, self.way :])
         if self.queries == "balanced":
             return for_classes, for_images, None
         beyond = self.way * self.query * (self.way - 1)
-        words = philox_words(self.seed, count, 2 * self.way + beyond, first=first, stream=UNEVEN + stream)
+        words = philox_words(
+            self.seed, count, 2 * self.way + beyond, first=first, stream=Stream.UNEVEN_QUERIES + attempt
+        )
         more = self._by_image(words[:, 2 * self.way :])
         return for_classes, np.concatenate([for_images, more]), words[:, : 2 * self.way]
 
@@ -195,9 +193,9 @@ class EpisodeSampler:
         counts += ranks < self.way * self.query - counts.sum(axis=1, keepdims=True)
         room = self._sizes[classes] - self.shot
         counts = np.minimum(counts, room)
-        for place in range(self.way):
+        for position in range(self.way):
             lacking = self.way * self.query - counts.sum(axis=1)
-            counts[:, place] += np.minimum(room[:, place] - counts[:, place], lacking)
+            counts[:, position] += np.minimum(room[:, position] - counts[:, position], lacking)
         return counts
 
     def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
@@ -222,11 +220,11 @@ class EpisodeSampler:
         positions = np.empty((self.shot + most, count, self.way), dtype=np.int32)
         counts = np.empty((count, self.way), dtype=np.int64)
         missing = np.arange(count)
-        for stream in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if len(missing) == 0:
                 return classes, positions, counts
             span = int(missing[-1] - missing[0]) + 1
-            for_classes, for_images, for_shares = self._words(span, first + int(missing[0]), stream)
+            for_classes, for_images, for_shares = self._words(span, first + int(missing[0]), attempt)
             wanted = missing - missing[0]
             for_images = for_images.reshape(-1, span, self.way)[:, wanted].reshape(len(for_images), -1)
             drawn_classes = self._draw_classes(for_classes[:, wanted])
@@ -306,6 +304,6 @@ def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | n
         simple = {type(name) for name in names}
         dtype = np.asarray(names).dtype if simple in ({int}, {str}) else np.dtype(object)
     array = np.empty(len(names), dtype=dtype)
-    for place, name in enumerate(names):
-        array[place] = name
+    for number, name in enumerate(names):
+        array[number] = name
     return array

@@ -106,7 +106,7 @@ class EmbeddingCache:
     ) -> tuple[Bool[ndarray, "images"], Float32[ndarray, "images dim"]]:
         """Which images are known, and a matrix with the embeddings of those; the other rows hold no meaning."""
         digests = _digests(identities)
-        place = {digest.tobytes(): row for row, digest in enumerate(digests)}
+        row_of = {digest.tobytes(): row for row, digest in enumerate(digests)}
         known = np.zeros(len(identities), dtype=bool)
         matrix = np.empty((len(identities), dim), dtype=np.float32)
         for file in sorted((self.folder / key.folder_name).glob(SHARDS)):
@@ -114,12 +114,12 @@ class EmbeddingCache:
             if shard is None:
                 continue
             keys, vectors = shard
-            rows = np.array([place.get(digest.tobytes(), -1) for digest in keys], dtype=np.int64)
+            rows = np.array([row_of.get(digest.tobytes(), -1) for digest in keys], dtype=np.int64)
             wanted = rows >= 0
             matrix[rows[wanted]] = vectors[wanted]
             known[rows[wanted]] = True
-        if len(place) < len(identities):  # the same image listed twice
-            rows = np.array([place[digest.tobytes()] for digest in digests], dtype=np.int64)
+        if len(row_of) < len(identities):  # the same image listed twice
+            rows = np.array([row_of[digest.tobytes()] for digest in digests], dtype=np.int64)
             known, matrix = known[rows], matrix[rows]
         return known, matrix
 

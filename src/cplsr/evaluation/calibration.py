@@ -25,8 +25,8 @@ def bin_sums(
     # The highest probability is 1 / Σ exp(z − max z); one class after the other needs no copy of all logits.
     highest = logits.max(axis=1)
     total = np.zeros_like(highest)
-    for place in range(logits.shape[1]):
-        total += np.exp(logits[:, place] - highest)
+    for label in range(logits.shape[1]):
+        total += np.exp(logits[:, label] - highest)
     confidence = (1 / total).reshape(-1)
     bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
     weights = (None, confidence, correct.reshape(-1))

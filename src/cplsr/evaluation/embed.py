@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
+    from cplsr.data.decoded_images import DecodedImages
     from cplsr.data.domain import Domain
 
 IMAGES_PER_SHARD = 2048
@@ -36,10 +37,11 @@ Model = Callable[[], AbstractContextManager[Any]]
 class Embeddings:
     """One row per readable image of a domain.
 
-    indices: the rows' positions in the domain.
-    labels: positions in `classes`.
-    failed: (name, reason) of the images that could not be read and have no row.
-    new: how many of the rows were computed now; the others came from the cache.
+    Attributes:
+        indices: The rows' positions in the domain.
+        labels: Positions in `classes`.
+        failed: (name, reason) of the images that could not be read and have no row.
+        new: How many of the rows were computed now; the others came from the cache.
     """
 
     name: str
@@ -74,8 +76,13 @@ def embed_domain(
 ) -> Embeddings:
     """Embed every image of a domain with the backbone and the adapter that is on it.
 
-    cache: where embeddings are looked up and kept; `None` computes all of them and keeps none.
-    strict: an image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
+    Args:
+        backbone: The backbone, with or without an adapter.
+        domain: The images.
+        batch_size: Images that are embedded at a time.
+        workers: Processes that decode images; `None` takes as many as suit the machine.
+        strict: An image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
+        cache: Where embeddings are looked up and kept; `None` computes all of them and keeps none.
     """
     models = [nullcontext]
     return embed_many(backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache)[0]
@@ -91,7 +98,7 @@ def embed_many(
     strict: bool = False,
     cache: EmbeddingCache | None = None,
 ) -> list[Embeddings]:
-    """What `embed_domain` gives, for each of several models: an image is decoded once, if any of them lacks it.
+    """Do what `embed_domain` does for each of several models: an image is decoded once, if any of them lacks it.
 
     A model is entered once to look up what the cache holds for it, and again for each turn of decoded images that it
     lacks; what it warns of is said the first time only.
@@ -115,9 +122,15 @@ def embed_many(
 def embed_pixels(
     backbone: Backbone, pixels: Shaped[Tensor, "images 3 size size"], name: Callable[[int], str]
 ) -> Float32[ndarray, "images dim"]:
-    """Decoded images through the backbone, as they are.
+    """Embed images as they are: the one way from pixels to vectors.
 
-    name: what to call an image, by its position among these, whose embedding is not finite.
+    Args:
+        backbone: The backbone, with the adapter that is on it.
+        pixels: The images.
+        name: What to call an image, by its position among these, whose embedding is not finite.
+
+    Raises:
+        InputError: An embedding is not finite.
     """
     with torch.inference_mode():
         vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
@@ -128,6 +141,21 @@ def embed_pixels(
             f"damaged, or the precision {backbone.precision} is too coarse for this backbone; try --precision fp32"
         )
     return vectors
+
+
+def embed_decoded(
+    backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "batch"]]]
+) -> Iterator[Float32[ndarray, "batch dim"]]:
+    """Embed batches of images that are decoded already, turned by multiples of 90°.
+
+    Args:
+        backbone: The backbone, with the adapter that is on it.
+        images: Where the pixels come from.
+        batches: How often a batch is turned, and the positions of its images.
+    """
+    for turn, indices in batches:
+        pixels = torch.rot90(images.take(indices), turn, dims=(-2, -1))
+        yield embed_pixels(backbone, pixels, lambda row, at=indices: f"image {at[row]}")  # type: ignore[misc]
 
 
 def _turns(

@@ -8,6 +8,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from cplsr.errors import InputError
+from cplsr.records.results import excludes_zero
 
 Z95 = 1.96
 """Half-width of a 95 % interval in standard errors, as few-shot papers print it."""
@@ -29,7 +30,8 @@ class Interval:
 class PairedDifference:
     """How much better one method is than another on the same episodes.
 
-    wins: share of the episodes on which it is strictly better.
+    Attributes:
+        wins: Share of the episodes on which it is strictly better.
     """
 
     difference: Interval
@@ -38,8 +40,7 @@ class PairedDifference:
     @property
     def significant(self) -> bool:
         """Whether 0 lies outside the interval of the difference."""
-        half_width = self.difference.half_width
-        return half_width is not None and abs(self.difference.mean) > half_width
+        return excludes_zero(self.difference.mean, self.difference.half_width)
 
 
 def mean_interval(values: Float64[ndarray, "episodes"]) -> Interval:

@@ -69,8 +69,9 @@ class PublishedRow:
 class PublishedTable:
     """A table of the paper; rows in the order printed.
 
-    base: the data set that the systems were trained on.
-    notes: where the print is incomplete or wrong.
+    Attributes:
+        base: The data set that the systems were trained on.
+        notes: Where the print is incomplete or wrong.
     """
 
     name: str
@@ -95,8 +96,10 @@ class PublishedTable:
 class PaperBeside:
     """The paper's figures that belong beside an evaluation's, and what to know of the comparison.
 
-    cells: by system, then by (target as the evaluation calls it, shot); empty where the paper measured something else.
-    remarks: sentences, for example that the data is a sample.
+    Attributes:
+        cells: By system, then by (target as the evaluation calls it, shot); empty where the paper measured something
+            else.
+        remarks: Sentences, for example that the data is a sample.
     """
 
     cells: Mapping[str, Mapping[tuple[str, int], PublishedCell]] = field(default_factory=dict)
@@ -125,10 +128,13 @@ def published_table(name: str) -> PublishedTable:
 
 
 def published_for(target: str, shot: int, *, way: int = WAY, base: str = MINI) -> dict[str, PublishedCell]:
-    """What every system of the paper reached on a target at a shot, in the order printed; empty where nothing was.
+    """Look up what every system of the paper reached on a target at a shot; empty where nothing was printed.
 
-    target: the benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
-    base: the data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
+    Args:
+        target: The benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
+        shot: Support images of each class.
+        way: Classes of an episode.
+        base: The data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
     """
     table = {MINI: "mini", TIERED: "tiered"}.get(base)
     if table is None:
@@ -147,8 +153,8 @@ def benchmark_target(*names: str) -> str | None:
 
 def benchmark_targets(results: Results) -> dict[str, str]:
     """For each target of an evaluation that is one of the benchmark's, by its data or by its name: which."""
-    found = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
-    return {name: title for name, title in found.items() if title is not None}
+    titles = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
+    return {name: title for name, title in titles.items() if title is not None}
 
 
 def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
@@ -170,7 +176,7 @@ def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
     for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
         figures = {(name, shot): published_for(title, shot, base=base).get(system)
                    for name, title in targets.items() for shot in results.shots}  # fmt: skip
-        cells[system] = {place: cell for place, cell in figures.items() if cell is not None}
+        cells[system] = {at: cell for at, cell in figures.items() if cell is not None}
     if not any(cells.values()):
         return PaperBeside()
     return PaperBeside(cells, remarks_on_data(results))
@@ -196,8 +202,8 @@ def another_backbone(results: Results) -> str | None:
     shape = {name: backbone.get(name) for name in VIT_S16}
     if shape == VIT_S16:
         return None
-    told = "{layers} layers, {dim} wide, {heads} heads, patch {patch_size}".format(**shape)
-    return f"another backbone ({told}; the paper's is ViT-S/16)"
+    own = "{layers} layers, {dim} wide, {heads} heads, patch {patch_size}".format(**shape)
+    return f"another backbone ({own}; the paper's is ViT-S/16)"
 
 
 def _not_comparable(results: Results) -> str | None:

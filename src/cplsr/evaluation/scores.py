@@ -19,14 +19,17 @@ from cplsr.evaluation.scoring import ScoredEpisodes
 class EpisodeScores:
     """What the answers to all queries came to.
 
-    accuracies: share of right answers in each episode, between 0 and 1.
-    confusion: queries of each class (row) by the class they were taken for (column).
-    calibration: answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+    Attributes:
+        accuracies: Share of right answers in each episode, between 0 and 1.
+        confusion: Queries of each class (row) by the class they were taken for (column).
+        calibration: Answers, confidences and right answers of each bin; see `calibration.bin_sums`.
+
+    The last two are `None` where only accuracies are known.
     """
 
     accuracies: Float64[ndarray, "episodes"]
-    confusion: Int64[ndarray, "classes classes"]
-    calibration: Float64[ndarray, "3 bins"]
+    confusion: Int64[ndarray, "classes classes"] | None = None
+    calibration: Float64[ndarray, "3 bins"] | None = None
 
 
 def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes: int) -> EpisodeScores:
@@ -35,10 +38,10 @@ def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes:
     confusion = np.zeros((classes, classes), dtype=np.int64)
     calibration = np.zeros((3, BINS))
     for part in parts:
-        places = slice(part.first, part.first + len(part.scores))
-        truth, predictions = episodes.truth[places], part.predictions()
+        numbers = slice(part.first, part.first + len(part.scores))
+        truth, predictions = episodes.truth[numbers], part.predictions()
         correct = predictions == truth
-        accuracies[places] = correct.mean(axis=1)
-        confusion += confusion_counts(episodes.classes[places], truth, predictions, classes)
+        accuracies[numbers] = correct.mean(axis=1)
+        confusion += confusion_counts(episodes.classes[numbers], truth, predictions, classes)
         calibration += bin_sums(part.scores, correct)
     return EpisodeScores(accuracies, confusion, calibration)

@@ -46,6 +46,10 @@ GATHERING, LOOKING_UP, SMALL_PRODUCT = 18.0, 300.0, 2.5
 """What it costs to gather a number of an embedding, to look up a product, and to multiply in the small products of an
 episode, in multiplications of a large matrix product; measured on an AMD EPYC (Zen 3)."""
 
+CLOSE = 1e-5
+"""Cosines that differ by less may be told apart otherwise when rounded otherwise: episodes that have any are gathered,
+so that an accuracy does not depend on how the scores were computed."""
+
 CACHE_LINE_BYTES = 64
 
 Result = TypeVar("Result")
@@ -60,13 +64,13 @@ class ScoredEpisodes:
     scores: Float32[ndarray, "episodes way queries"]
 
     def predictions(self) -> Int64[ndarray, "episodes queries"]:
-        """Place of the highest score, the first of equals."""
+        """Find the position of the highest score, the first of equals."""
         highest = self.scores[:, 0].copy()
-        places = np.zeros(highest.shape, dtype=np.int64)
-        for place in range(1, self.scores.shape[1]):
-            np.copyto(places, place, where=self.scores[:, place] > highest)
-            np.maximum(highest, self.scores[:, place], out=highest)
-        return places
+        labels = np.zeros(highest.shape, dtype=np.int64)
+        for label in range(1, self.scores.shape[1]):
+            np.copyto(labels, label, where=self.scores[:, label] > highest)
+            np.maximum(highest, self.scores[:, label], out=highest)
+        return labels
 
 
 @final
@@ -105,11 +109,11 @@ class Scoring:
         self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
     ) -> Float64[ndarray, "episodes"]:
         """Share of right answers in each episode, between 0 and 1."""
-        found = np.empty(len(episodes))
+        shares = np.empty(len(episodes))
         for part in self.scores(episodes, head, threads=threads):
-            places = slice(part.first, part.first + len(part.scores))
-            found[places] = (part.predictions() == episodes.truth[places]).mean(axis=1)
-        return found
+            numbers = slice(part.first, part.first + len(part.scores))
+            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
+        return shares
 
     def _gram_pays(self, episodes: Episodes, head: ProductHead) -> bool:
         """Whether computing the products of all pairs, one half of the matrix, and looking them up costs less."""
@@ -136,8 +140,8 @@ class Scoring:
         images = np.concatenate([support, episodes.asked], axis=1)
         columns = images if head.together else support
         inner, squares = (
-            torch.from_numpy(found).double()
-            for found in (self._products(images[:, :, None], columns[:, None]), self._products(images, images))
+            torch.from_numpy(products).double()
+            for products in (self._products(images[:, :, None], columns[:, None]), self._products(images, images))
         )
         products = Products(inner, squares, support.shape[1], self._vectors.shape[1])
         return _class_first(head.from_products(products, _labels(episodes), episodes.way))
@@ -158,9 +162,19 @@ class Scoring:
         return _class_first(head.scores(support, _labels(episodes), queries, episodes.way))
 
     def _prototype_scores(self, episodes: Episodes, head: Prototypes) -> Float32[ndarray, "episodes way queries"]:
-        """Temperature · cos(query, prototype): products first, then what the cosine divides by."""
+        """Temperature · cos(query, prototype); looked up or gathered, the answers are the same."""
+        if not len(self._flat_gram):
+            return self._cosines(episodes, head, self._sums_gathered)
+        scores = self._cosines(episodes, head, self._sums_looked_up)
+        close: ndarray = np.any(_margins(scores) < TEMPERATURE * CLOSE, axis=1)
+        scores[close] = self._cosines(episodes[close], head, self._sums_gathered)
+        return scores
+
+    def _cosines(
+        self, episodes: Episodes, head: Prototypes, sums: Callable[..., tuple[ndarray, ndarray]]
+    ) -> Float32[ndarray, "episodes way queries"]:
+        """Products first, then what the cosine divides by."""
         weights = self._inverse_lengths[episodes.support] if head.kind == "mean_of_normalized" else None
-        sums = self._sums_looked_up if len(self._flat_gram) else self._sums_gathered
         scores, lengths = sums(episodes, weights)
         scores *= np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, :, None]
         scores *= self._query_factors[episodes.asked][:, None]
@@ -180,12 +194,12 @@ class Scoring:
         products = np.empty(places.shape, dtype=np.float32)
         for begin in range(0, len(scores), step):
             part = slice(begin, min(begin + step, len(scores)))
-            where, found = places[: part.stop - begin], products[: part.stop - begin]
+            where, chosen = places[: part.stop - begin], products[: part.stop - begin]
             np.add(support[part][..., None] * len(self._vectors), asked[part], out=where)
-            self._flat_gram.take(where, out=found, mode="clip")
+            self._flat_gram.take(where, out=chosen, mode="clip")
             if weights is not None:
-                found *= weights[part][..., None]
-            found.sum(axis=2, out=scores[part])
+                chosen *= weights[part][..., None]
+            chosen.sum(axis=2, out=scores[part])
         return scores, np.sqrt(among.sum(axis=(2, 3)).clip(min=0))
 
     def _sums_gathered(
@@ -230,6 +244,15 @@ class Scoring:
     def _gather(self, images: Int64[ndarray, "..."], out: Float32[ndarray, "... dim"]) -> None:
         # Indices were checked, so nothing is clipped; only then does numpy write to `out` without a copy.
         self._vectors.take(images, axis=0, out=out, mode="clip")
+
+
+def _margins(scores: Float32[ndarray, "episodes way queries"]) -> Float32[ndarray, "episodes queries"]:
+    """By how much the highest score of each query exceeds the second highest."""
+    highest, second = scores[:, 0].copy(), np.full_like(scores[:, 0], -np.inf)
+    for place in range(1, scores.shape[1]):
+        np.maximum(second, np.minimum(highest, scores[:, place]), out=second)
+        np.maximum(highest, scores[:, place], out=highest)
+    return highest - second
 
 
 def _images(episodes: Episodes) -> int:

@@ -19,7 +19,7 @@ def ascend(
     steps: int,
     rate: float | Tensor,
 ) -> Float[Tensor, "batch *shape"]:
-    """x ← x + rate · `direction`(∂loss/∂x), `steps` times; no gradient flows into the result, or into parameters."""
+    """Move x ← x + rate · `direction`(∂loss/∂x) `steps` times; no gradient flows into the result or parameters."""
     moved = inputs.detach()
     for _ in range(steps):
         moved.requires_grad_()

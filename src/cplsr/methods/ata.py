@@ -29,8 +29,10 @@ backbone; at four times the rate hardly any query is classified rightly.
 
 @dataclass(frozen=True)
 class Adversary:
-    """How a task is made harder: a random convolution with probability `chance`, its side one of `sizes`; and `steps`
-    of gradient ascent, each as long as `rate` pixel levels (root mean square over an image).
+    """How a task is made harder.
+
+    A random convolution with probability `chance`, its side one of `sizes`; and `steps` of gradient ascent, each as
+    long as `rate` pixel levels (root mean square over an image).
     """
 
     chance: float

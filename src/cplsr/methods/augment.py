@@ -29,7 +29,7 @@ def color_jitter(images: Float[Tensor, "batch 3 height width"], strength: float,
 
 
 def blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    """factor · images + (1 − factor) · other, kept in 0..1."""
+    """Blend factor · images + (1 − factor) · other, kept in 0..1."""
     return (factor * images + (1 - factor) * other).clamp(0, 1)
 
 

@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
-from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
+from cplsr.evaluation.adapting import Adaptation
 from cplsr.training.objective import Objective, TrainingEpisode
 
 BACKBONE_SETTINGS = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
 """What the published methods start from: slow training of the whole backbone, on plain episodes."""
 
 
-class Adaptation(ABC):
-    """What a method does with the labeled support images of one target episode before it predicts.
-
-    It never gets the labels of the queries. It may change the parameters of the backbone's adapter, and puts them back.
-    options: what it was made with, defaults included, for the record.
-    """
-
-    options: dict[str, Any]
-
-    @abstractmethod
-    def logits(
-        self,
-        backbone: Backbone,
-        support: UInt8[Tensor, "way shot 3 size size"],
-        query: UInt8[Tensor, "queries 3 size size"],
-        generator: torch.Generator,
-    ) -> Float[Tensor, "queries way"]:
-        """Scores of the queries for each class of the support set."""
-
-
 @dataclass(frozen=True)
 class Method:
     """A way to few-shot learning on a vision transformer.
 
-    name: as on the command line. reference: where it was published.
-    trains: `backbone` or `adapter`, what it trains unless told otherwise.
-    sees: which images it may look at in training, in words, for the column of the table.
-    settings: training settings to start from where the user gives none.
-    objective: makes the loss of a base episode from options; `None`: nothing is trained.
-    adaptation: makes what happens on a target's support set; `None`: prototypes and nothing more.
+    Attributes:
+        name: As on the command line.
+        reference: Where it was published.
+        trains: `backbone` or `adapter`, what it trains unless something else is asked for.
+        sees: Which images it may look at in training, in words, for the column of the table.
+        settings: Training settings to start from where the user gives none.
+        objective: Makes the loss of a base episode from options; `None`: nothing is trained.
+        adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
     """
 
     name: str
@@ -64,7 +44,7 @@ class Method:
 def prototype_logits(
     episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"], temperature: float | Tensor
 ) -> Float[Tensor, "queries way"]:
-    """temperature · cos(query, mean of the support) for an embedded episode."""
+    """Compute temperature · cos(query, mean of the support) for an embedded episode."""
     rows = episode.grouped(embeddings)
     return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
 

@@ -23,8 +23,9 @@ class FeatureWiseTransformation(Objective):
     fixed hyper-parameters: γ ~ N(1, softplus(θ_γ)), β ~ N(0, softplus(θ_β)), z' = γ z + β, one draw per channel and
     forward pass.
 
-    scale, shift: θ_γ and θ_β before softplus. strength: factor of both deviations; 1 is the paper's, made for networks
-        that are trained with it from the beginning.
+    Attributes:
+        scale, shift: Θ_γ and θ_β before softplus. strength: factor of both deviations; 1 is the paper's, made for
+            networks that are trained with it from the beginning.
 
     Ported: the feature maps after a residual stage become all tokens, the class token too, between two stages of
     blocks. θ is not learned here: the paper learns it from several base domains, and there is one.

@@ -16,8 +16,9 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
 from cplsr.episodes.prototypes import cosine_logits, prototypes, query_targets
 from cplsr.errors import InputError
+from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.augment import color_jitter, flip, sometimes, translate
-from cplsr.methods.base import BACKBONE_SETTINGS, Adaptation, Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Objective, TrainingEpisode
 
 SCALE = 10.0

@@ -9,7 +9,8 @@ from typing import Any
 
 from cplsr.declared import fit, fit_arguments, nearest
 from cplsr.errors import InputError
-from cplsr.methods.base import Adaptation, Method
+from cplsr.evaluation.adapting import Adaptation
+from cplsr.methods.base import Method
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
@@ -42,7 +43,7 @@ _OF_THE_BACKBONE = frozenset({"lr", "weight_decay"})
 
 
 def find_method(name: str) -> Method:
-    """The method of that name."""
+    """Find the method of that name."""
     if name == OWN.name:
         return OWN
     if name not in METHODS:
@@ -62,9 +63,13 @@ def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
 def trained_kind(
     method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Kind and options of the adapter that a run trains.
+    """Find kind and options of the adapter that a run trains.
 
-    trains: `adapter`, the given one; `backbone`, all its weights; `auto`, whichever of the two the method is known for.
+    Args:
+        method: The method that trains it.
+        trains: `adapter`, the given one; `backbone`, all its weights; `auto`, what the method is known for.
+        adapter: Kind of the adapter asked for.
+        adapter_options: Its options.
     """
     fit(trains, Trains, "train")
     if (method.trains if trains == "auto" else trains) == "adapter":
@@ -81,9 +86,12 @@ def trained_kind(
 def make_objective(
     method: Method, options: Mapping[str, Any], settings: TrainingSettings | None = None
 ) -> Objective | None:
-    """The method's objective; `None` for CPLSR's own, which the training loop makes from its settings.
+    """Make the method's objective; `None` for CPLSR's own, which `train` makes from its settings.
 
-    settings: of the run; a method with a temperature takes it from there, unless the options have one.
+    Args:
+        method: The method.
+        options: Its options.
+        settings: Of the run; a method with a temperature takes it from there, unless the options have one.
     """
     if method.objective is None:
         if options:

@@ -27,8 +27,13 @@ else:
     """In memory every entry of the matrix; in files of each row its (column, count) pairs, formerly all entries."""
 
 
+def excludes_zero(difference: float, half_width: float | None) -> bool:
+    """Whether 0 lies outside the interval of a difference: the rule for calling it significant."""
+    return half_width is not None and abs(difference) > half_width
+
+
 @dataclass(frozen=True)
-class Row:
+class AccuracyRow:
     """One method on one target at one shot; accuracy and its 95 % half-width in percent.
 
     together: whether the method sees the queries of an episode together.
@@ -67,7 +72,7 @@ class PairedRow:
     @property
     def significant(self) -> bool:
         """Whether 0 lies outside the interval."""
-        return self.ci95 is not None and abs(self.difference) > self.ci95
+        return excludes_zero(self.difference, self.ci95)
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,7 @@ class Results:
     flags: remarks that belong beside the figures wherever they are shown.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[AccuracyRow, ...]
     paired: tuple[PairedRow, ...] = ()
     confusion: tuple[ConfusionRow, ...] = ()
     calibration: tuple[CalibrationRow, ...] = ()
@@ -227,7 +232,7 @@ class Results:
         """Shots in order of first appearance."""
         return tuple(dict.fromkeys(row.shot for row in self.rows))
 
-    def row(self, method: str, target: str, shot: int) -> Row | None:
+    def row(self, method: str, target: str, shot: int) -> AccuracyRow | None:
         """The row of a method on a target at a shot, if there is one."""
         wanted = (method, target, shot)
         return next((row for row in self.rows if (row.method, row.target, row.shot) == wanted), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.results import FROZEN
+from cplsr.records.results import FROZEN, excludes_zero
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
 AVERAGE = "average"
@@ -42,7 +42,7 @@ class Place:
     def mark(self) -> Mark:
         """Which way the difference goes where 0 lies outside its interval."""
         change = self.difference
-        if change is None or change.half_width is None or abs(change.mean) <= change.half_width:
+        if change is None or not excludes_zero(change.mean, change.half_width):
             return ""
         return "better" if change.mean > 0 else "worse"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cplsr.records.results import PairedRow, Results, Row
+from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Mark, Table, best_of_most
 
@@ -121,7 +121,7 @@ def average_cell(results: Results, method: str, shot: int) -> Cell:
     return Cell(number(ranks[method][0]), bold=bold)
 
 
-def _episodes(rows: Iterable[Row]) -> dict[str, int]:
+def _episodes(rows: Iterable[AccuracyRow]) -> dict[str, int]:
     """On how many episodes each method was measured, at least."""
     counts: dict[str, int] = {}
     for row in rows:

@@ -190,7 +190,7 @@ def heads_table(heads: tuple[HeadChange, ...]) -> Table:
     )
     more = f"The first {len(ranked)} of {len(heads)} heads." if len(ranked) < len(heads) else ""
     columns = ("layer", "head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
-    return Table(title="Heads ranked by change", columns=columns, rows=rows, caption=more)
+    return Table(title="Heads that changed most", columns=columns, rows=rows, caption=more)
 
 
 def _entropy(analysis: Analysis) -> str:
@@ -274,6 +274,15 @@ def cost_table(costs: tuple[CostRow, ...]) -> Table:
             f"{entry.parameters:,.0f}",
             number(entry.flops / 1e9, 3),
         ]
-        rows.append(tuple(Cell(content) for content in (*cells, *([significant(entry.seconds)] if timed else []))))
-    columns = ("adapter", "image size", "tokens", "parameters", "GFLOPs per image", *(["seconds"] if timed else []))
-    return Table(title="Cost", columns=columns, rows=tuple(rows))
+        if timed:
+            cells.append("" if entry.seconds is None else significant(1000 * entry.seconds))
+        rows.append(tuple(map(Cell, cells)))
+    columns = (
+        "adapter",
+        "image size",
+        "tokens",
+        "parameters",
+        "GFLOPs per image",
+        *(["ms per image"] if timed else []),
+    )
+    return Table(title="What adapters cost in a forward pass", columns=columns, rows=tuple(rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cplsr.records.results import excludes_zero
 from cplsr.report.figures import WIDTH, label_width, line, picture, shorten, style, swatches, words, x_axis
 from cplsr.report.markup import element, number, text
 from cplsr.report.scales import Scale, scale_of
@@ -23,7 +24,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         """In words, from the interval."""
-        if self.half_width is None or abs(self.value) <= self.half_width:
+        if not excludes_zero(self.value, self.half_width):
             return "within chance"
         return "better" if self.value > 0 else "worse"
 

@@ -164,8 +164,8 @@ class ClassMoments:
         for name, shape in shapes.items():
             tensor, dtype = tensors.get(name), torch.int64 if name == "counts" else torch.float64
             if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != dtype:
-                found = "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-                raise InputError(f"these tensors are not class moments: {name} is {found}, not {dtype} {shape}")
+                given = "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+                raise InputError(f"these tensors are not class moments: {name} is {given}, not {dtype} {shape}")
             setattr(moments, name, tensor)
         return moments
 

@@ -8,15 +8,12 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from cplsr.episodes.draws import philox_words
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import Candidates, mix_classes, mixed_factors
 from cplsr.reservation.criteria import base_novel, novel_novel
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import PseudoEpisodeRecipe
-
-EPISODES, SHUFFLES = 2**32, 2**32 + 1
-"""Streams of random words of their own, far from those that choose images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,24 +111,18 @@ class PseudoEpisodeStream:
             raise InputError(f"pseudo-episode {number} was asked for: they are counted from 0")
         if self.online:
             return self._draw(number)
-        place = self._place(number)
-        if place not in self._drawn:
-            self._drawn[place] = self._draw(place)
-        return self._drawn[place]
+        drawn_as = self._number_in_pool(number)
+        if drawn_as not in self._drawn:
+            self._drawn[drawn_as] = self._draw(drawn_as)
+        return self._drawn[drawn_as]
 
     def _draw(self, number: int) -> PseudoEpisode:
-        generator = numbered_generator(self.seed, number, stream=EPISODES)
+        generator = numbered_generator(self.seed, number, Stream.PSEUDO_EPISODES)
         return draw_pseudo_episode(self.gaussians, self.recipe, generator=generator, dtype=self.dtype)
 
-    def _place(self, number: int) -> int:
-        round_, place = divmod(number, self.pool)
+    def _number_in_pool(self, number: int) -> int:
+        round_, position = divmod(number, self.pool)
         if round_ == 0:
-            return place
-        order = torch.randperm(self.pool, generator=numbered_generator(self.seed, round_, stream=SHUFFLES))
-        return int(order[place])
-
-
-def numbered_generator(seed: int, number: int, *, stream: int) -> torch.Generator:
-    """A torch generator of its own for every number of a stream."""
-    word = philox_words(seed, 1, 1, first=number, stream=stream)[0, 0]
-    return torch.Generator().manual_seed(int(word))
+            return position
+        order = torch.randperm(self.pool, generator=numbered_generator(self.seed, round_, Stream.POOL_ORDER))
+        return int(order[position])

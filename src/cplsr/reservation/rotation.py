@@ -31,7 +31,7 @@ def rotate_images(
 
 
 def rotate_labels(labels: Int[Tensor, "images"], classes: int) -> Int[Tensor, "rotated"]:
-    """j · L + y for j = 0, ..., 3 quarter turns, L = `classes`, in the order of `rotate_images` (Eq. 13)."""
+    """Number the classes j · L + y after j quarter turns, L = `classes`, in the order of `rotate_images` (Eq. 13)."""
     if len(labels) > 0 and (labels.min() < 0 or labels.max() >= classes):
         raise InputError(f"labels run from {labels.min()} to {labels.max()}: with {classes} classes give 0 to L - 1")
     return torch.cat([labels + turns * classes for turns in range(TURNS)])

@@ -14,16 +14,17 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.decoded_images import DecodedImages
 from cplsr.environment import cache_folder
 from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.evaluation.embed import embed_decoded
 from cplsr.files import UnwritableError
+from cplsr.processes import Processes
 from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.tensor_file import DamagedFileError
-from cplsr.training.base_images import BaseImages
-from cplsr.training.processes import Processes
 
 BATCH = 64
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 def base_gaussians(
     backbone: Backbone,
-    images: BaseImages,
+    images: DecodedImages,
     settings: TrainingSettings,
     *,
     processes: Processes,
@@ -45,16 +46,16 @@ def base_gaussians(
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
     file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
     # All processes must take the same way, so they share what the first one finds.
-    found = _load(file) if processes.first else None
-    if not processes.gather(found is not None)[0]:
-        found = _compute(backbone, images, settings, processes)
+    gaussians = _load(file) if processes.first else None
+    if not processes.gather(gaussians is not None)[0]:
+        gaussians = _compute(backbone, images, settings, processes)
         if processes.first:
             try:
-                found.save(file)
+                gaussians.save(file)
             except UnwritableError as error:
                 warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
     processes.wait()
-    return found or ClassGaussians.load(file)
+    return gaussians or ClassGaussians.load(file)
 
 
 def _load(file: Path) -> ClassGaussians | None:
@@ -68,37 +69,34 @@ def _load(file: Path) -> ClassGaussians | None:
 
 
 def _compute(
-    backbone: Backbone, images: BaseImages, settings: TrainingSettings, processes: Processes
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes
 ) -> ClassGaussians:
     chosen = _chosen(images, settings.statistics_images)
     turns = TURNS if settings.sst else 1
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
-    mine = processes.share(batches)
+    mine = [(turn, batch) for batch in processes.share(batches) for turn in range(turns)]
     if processes.first:
         _log.info("statistics of %d classes from %d embeddings, for the cache", turns * count, turns * len(chosen))
-    with progress_bar(sum(map(len, mine)) * turns, "base statistics") as bar, torch.inference_mode():
-        for batch in mine:
-            pixels, labels = images.take(batch), torch.from_numpy(images.labels[batch])
-            for turn in range(turns):
-                embeddings = backbone(torch.rot90(pixels, turn, dims=(-2, -1))).cpu()
-                moments.update(embeddings, labels + turn * count)
-                bar.update(len(batch))
+    with progress_bar(sum(len(batch) for _, batch in mine), "base statistics") as bar:
+        for (turn, batch), vectors in zip(mine, embed_decoded(backbone, images, mine), strict=True):
+            moments.update(torch.from_numpy(vectors), torch.from_numpy(images.labels[batch] + turn * count))
+            bar.update(len(batch))
     parts = processes.gather(moments)
     for other in parts[1:]:
         parts[0].merge(other)
     return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)
 
 
-def _chosen(images: BaseImages, most: int | None) -> Int64[ndarray, "chosen"]:
+def _chosen(images: DecodedImages, most: int | None) -> Int64[ndarray, "chosen"]:
     """Images that the statistics are taken from, class by class; the same in every run, whatever its seed."""
     labels = torch.from_numpy(images.labels)
     chosen = choose_statistics_images(labels, most, generator=torch.Generator().manual_seed(0))
     return chosen[labels[chosen].argsort(stable=True)].numpy()
 
 
-def _key(backbone: Backbone, images: BaseImages, settings: TrainingSettings) -> str:
+def _key(backbone: Backbone, images: DecodedImages, settings: TrainingSettings) -> str:
     options = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
     parts = {
         "format": 1,

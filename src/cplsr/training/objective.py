@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
 from cplsr.settings.episodes import PrototypeKind
-from cplsr.training.joint_episode import joint_loss
 
 Embed = Callable[..., Tensor]
 """The backbone, or what `torch.compile` made of it: `embed(images)` or `embed(images, between)`."""
@@ -24,10 +24,11 @@ Embed = Callable[..., Tensor]
 class TrainingEpisode:
     """One N-way episode of base images.
 
-    pixels: class by class, the `shot` support images before the query images.
-    classes: the base classes, each turn of a class a class of its own.
-    generator: the episode's own random stream; a resumed run draws the same numbers from it.
-    pseudo: the pseudo-episode it is joined with, if any.
+    Attributes:
+        pixels: Class by class, the `shot` support images before the query images.
+        classes: The base classes, each turn of a class a class of its own.
+        generator: The episode's own random stream; a resumed run draws the same numbers from it.
+        pseudo: The pseudo-episode it is joined with, if any.
     """
 
     pixels: UInt8[Tensor, "way shot_and_query 3 size size"]
@@ -49,7 +50,8 @@ class TrainingEpisode:
 class Objective(nn.Module, ABC):
     """The loss of a training episode. Parameters of its own, if any, are trained beside the adapter's.
 
-    partner: whether it wants a second episode of other images beside each.
+    Attributes:
+        partner: Whether it wants a second episode of other images beside each.
     """
 
     name: ClassVar[str]
@@ -87,3 +89,30 @@ class JointObjective(Objective):
             temperature=self.temperature,
             prototype=self.prototype,
         )
+
+
+def joint_loss(
+    embeddings: Float[Tensor, "way shot_and_query dim"],
+    shot: int,
+    pseudo: PseudoEpisode | None,
+    *,
+    temperature: float,
+    prototype: PrototypeKind = "mean",
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Cross-entropy of all queries, real and pseudo, over all 2N prototypes; and the accuracy of the real ones.
+
+    Without a pseudo-episode it is the plain prototype loss over N classes. Pseudo-embeddings are constants: they act by
+    pushing the real ones.
+    """
+    way = len(embeddings)
+    support, query = embeddings[:, :shot], embeddings[:, shot:]
+    centers = prototypes(support, prototype)
+    queries, targets = query.flatten(0, 1), query_targets(way, query.shape[1]).to(embeddings.device)
+    real = len(queries)
+    if pseudo is not None:
+        more, asked = (part.to(embeddings) for part in (pseudo.support, pseudo.query))
+        centers = torch.cat([centers, prototypes(more, prototype)])
+        queries = torch.cat([queries, asked.flatten(0, 1)])
+        targets = torch.cat([targets, way + query_targets(*asked.shape[:2]).to(targets)])
+    logits = cosine_logits(queries, centers, temperature)
+    return episode_loss(logits, targets), accuracy(logits[:real].detach(), targets[:real])

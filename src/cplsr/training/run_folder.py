@@ -27,9 +27,13 @@ _log = logging.getLogger(__name__)
 class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
-    episode: base episodes done. best_*: the best validation so far. seconds: time spent before a restart.
-    optimizer: its tensors, as `PARAMETER/NAME`. objective: the objective's own parameters, where it has any.
-    metrics: all rows of metrics.jsonl so far.
+    Attributes:
+        episode: Base episodes done.
+        optimizer: Its tensors, as `PARAMETER/NAME`.
+        best_episode, best_accuracy, best_adapter: The best validation so far.
+        seconds: Time spent before a restart.
+        objective: The objective's own parameters, where it has any.
+        metrics: All rows of metrics.jsonl so far.
     """
 
     episode: int
@@ -141,8 +145,8 @@ def _line(row: dict[str, Any]) -> str:
 def _read_state(file: Path) -> RunState:
     stored, parts = read_tensors(file, kind=KIND)
     tensors: dict[str, dict[str, Tensor]] = {part: {} for part in _TENSORS}
-    for place, tensor in stored.items():
-        part, _, name = place.partition("/")
+    for path, tensor in stored.items():
+        part, _, name = path.partition("/")
         tensors[part][name] = tensor.clone()  # the file they are mapped from will be replaced
     return RunState(**parts, **tensors)  # type: ignore[arg-type]
 
@@ -158,12 +162,12 @@ def git_commit() -> str | None:
 
 def _differences(old: TrainingRun, new: TrainingRun) -> list[str]:
     """Settings that decide the result and are not the same, as `name: old, now new`."""
-    told, fresh = (json.loads(json.dumps(run.to_json())) for run in (old, new))  # tuples as lists
+    before, after = (json.loads(json.dumps(run.to_json())) for run in (old, new))  # tuples as lists
     differences = []
     for part in ("settings", "method", "adapter", "backbone", "data"):
-        if told[part]:  # else written before there was such a part
-            before, after = ({**content[part], "source": None} for content in (told, fresh))
-            differences += told_differences(before, after)  # moved weights are the same weights: no source
+        if before[part]:  # else written before there was such a part
+            # Moved weights are the same weights: no source.
+            differences += told_differences(*({**run[part], "source": None} for run in (before, after)))
     return differences
 
 

@@ -6,43 +6,38 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from jaxtyping import Float32
-from numpy import ndarray
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
 from cplsr.episodes.draws import philox_words
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
+from cplsr.evaluation.embed import embed_decoded
 from cplsr.evaluation.intervals import Interval, mean_interval
 from cplsr.evaluation.scoring import Scoring
-from cplsr.reservation.pseudo_episodes import numbered_generator
+from cplsr.processes import Processes
 from cplsr.reservation.rotation import split_rotated_episode
 from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TURNS, TrainingSettings
-from cplsr.training.base_images import BaseImages
-from cplsr.training.joint_episode import SPLITS
-from cplsr.training.processes import Processes
 
 BATCH = 64
 HELD_OUT = 0.2
-CLASS_ORDER = 2**32 + 3
-"""A stream of random words of its own for choosing the classes held out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
     """Validation images and the fixed episodes over their four turns: image i turned j times is row j · images + i."""
 
-    images: BaseImages
+    images: DecodedImages
     episodes: Episodes
     prototype: PrototypeKind
 
     @classmethod
-    def of(cls, images: BaseImages, settings: TrainingSettings) -> Validation:
-        """`validation_episodes` N-way episodes: a quarter as many draws, each turned and dealt into four."""
+    def of(cls, images: DecodedImages, settings: TrainingSettings) -> Validation:
+        """Draw `validation_episodes` N-way episodes: a quarter as many draws, each turned and dealt into four."""
         sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
@@ -50,11 +45,11 @@ class Validation:
         support, query, classes = [], [], []
         for number in range(len(draws)):
             deal = split_rotated_episode(
-                settings.way, generator=numbered_generator(settings.seed, number, stream=SPLITS)
+                settings.way, generator=numbered_generator(settings.seed, number, Stream.SPLITS)
             ).numpy()
-            place, shift = deal % settings.way, (deal // settings.way) * len(images)
-            support.append(draws.support[number][place] + shift[..., None])
-            query.append(draws.query[number][place] + shift[..., None])
+            plain, shift = deal % settings.way, (deal // settings.way) * len(images)
+            support.append(draws.support[number][plain] + shift[..., None])
+            query.append(draws.query[number][plain] + shift[..., None])
             classes.append(deal)
         episodes = Episodes(np.concatenate(support), np.concatenate(query), np.concatenate(classes))
         return cls(images, episodes, settings.prototype)
@@ -67,22 +62,14 @@ class Validation:
         return digest.hexdigest()[:16]
 
     def accuracy(self, backbone: Backbone, processes: Processes) -> Interval:
-        """Mean accuracy in percent with its interval; every image is embedded once, whatever the episodes."""
-        vectors = self._embed(backbone, processes)
-        shares = Scoring(vectors).accuracies(self.episodes, Prototypes(self.prototype))
+        """Measure the mean accuracy in percent with its interval; every image is embedded once in each turn."""
+        batches = np.split(np.arange(len(self.images)), range(BATCH, len(self.images), BATCH))
+        turned = [(turn, batch) for turn in range(TURNS) for batch in batches]
+        vectors = embed_decoded(backbone, self.images, processes.share(turned))
+        shares = Scoring(np.concatenate(processes.unshare(list(vectors)))).accuracies(
+            self.episodes, Prototypes(self.prototype)
+        )
         return mean_interval(100 * shares)
-
-    def _embed(self, backbone: Backbone, processes: Processes) -> Float32[ndarray, "turned dim"]:
-        count = len(self.images)
-        starts = [(turn, start) for turn in range(TURNS) for start in range(0, count, BATCH)]
-        found = {}
-        with torch.inference_mode():
-            for turn, start in processes.share(starts):
-                pixels = self.images.take(np.arange(start, min(start + BATCH, count)))
-                found[turn, start] = backbone(torch.rot90(pixels, turn, dims=(-2, -1))).float().cpu().numpy()
-        for part in processes.gather(found):
-            found |= part
-        return np.concatenate([found[place] for place in starts])
 
 
 def hold_out_classes(domain: Domain, *, way: int, seed: int) -> tuple[Domain, Domain]:
@@ -94,11 +81,9 @@ def hold_out_classes(domain: Domain, *, way: int, seed: int) -> tuple[Domain, Do
             f"{domain.name} has {count} classes; {way}-way training with {held} of them held out for validation needs "
             f"{held + way}: give --val another folder, add classes, or lower --way"
         )
-    words = philox_words(seed, 1, count, stream=CLASS_ORDER)[0]
-    order = np.argsort(words, kind="stable")
-    names = [domain.classes[place] for place in range(count)]
-    validation = {names[place] for place in order[:held]}
+    random_keys = philox_words(seed, 1, count, stream=Stream.HELD_OUT_CLASSES)[0]
+    validation = {domain.classes[label] for label in np.argsort(random_keys, kind="stable")[:held]}
     return (
-        domain.only_classes([name for name in names if name not in validation]),
-        domain.only_classes([name for name in names if name in validation]),
+        domain.only_classes([name for name in domain.classes if name not in validation]),
+        domain.only_classes([name for name in domain.classes if name in validation]),
     )

@@ -23,8 +23,9 @@ class AlphaTim(Head):
     entropy (Veilleux and others, 2021). Adam takes its steps along the embedding's own axes, so that this head alone
     needs the embeddings themselves.
 
-    alpha: `None` is 2 where every class has one image, and 7 otherwise.
-    sharpness: t.
+    Attributes:
+        alpha: `None` is 2 where every class has one image, and 7 otherwise.
+        sharpness: The factor t.
     """
 
     alpha: Annotated[float, above(1, 100)] | None = None

@@ -20,8 +20,9 @@ Center = Literal["queries", "classes"]
 class Centered(ProductHead):
     """Prototypes of embeddings that were scaled to length one, centered, and scaled again.
 
-    center: the mean of the queries; or the mean over the classes of the queries that prototypes assign to them, each
-        query shared out by its probabilities, which stands unequal numbers of queries better.
+    Attributes:
+        center: The mean of the queries; or the mean over the classes of the queries that prototypes assign to them,
+            each query shared out by its probabilities, which stands unequal numbers of queries better.
     """
 
     center: Center = "queries"

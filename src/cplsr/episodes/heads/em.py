@@ -21,9 +21,10 @@ class Em(ProductHead):
 
     w_k = (Σ support of k + Σ_i p_ik z_i) / (their number) and π_k = (Σ_i p_ik + a) / (queries + way · a).
 
-    gamma: how far the prior is believed: 0 is soft k-means, 1 counts the classes fully.
-    sharpness: t.
-    pseudo_count: a, queries that every class is believed to have beforehand.
+    Attributes:
+        gamma: How far the prior is believed: 0 is soft k-means, 1 counts the classes fully.
+        sharpness: The factor t.
+        pseudo_count: The number a of queries that every class is believed to have beforehand.
     """
 
     gamma: Annotated[float, between(0, 1)] = 0.5

@@ -16,8 +16,9 @@ from cplsr.declared import Declared
 class Head(Declared, ABC):
     """A way to answer episodes; its options are the fields of the dataclass.
 
-    together: whether the answer to a query depends on the other queries.
-    temperature: factor that the scores hold already before the softmax; `None` where they are no logits.
+    Attributes:
+        together: Whether the answer to a query depends on the other queries.
+        temperature: Factor that the scores hold already before the softmax; `None` where they are no logits.
     """
 
     name: ClassVar[str]
@@ -32,9 +33,13 @@ class Head(Declared, ABC):
         queries: Float[Tensor, "*episodes queries dim"],
         way: int,
     ) -> Float[Tensor, "*episodes queries way"]:
-        """Scores of every query for every class: the highest is the answer, the first of equals.
+        """Score every query for every class: the highest is the answer, the first of equals.
 
-        labels: the class of each support image, 0 to way − 1; the classes may have different numbers of images.
+        Args:
+            support: Embeddings of the labeled images.
+            labels: The class of each, 0 to way − 1; the classes may have different numbers of images.
+            queries: Embeddings of the images to answer.
+            way: The number of classes.
         """
 
 
@@ -43,10 +48,11 @@ class Head(Declared, ABC):
 class Products:
     """Inner products of the images of an episode: its support images first, then its queries.
 
-    inner: products of all images with the support images; with all images where the queries are seen together.
-    squares: squared lengths of all images.
-    support: number of support images.
-    dim: length of the embeddings.
+    Attributes:
+        inner: Products of all images with the support images; with all images where the queries are seen together.
+        squares: Squared lengths of all images.
+        support: Number of support images.
+        dim: Length of the embeddings.
     """
 
     inner: Float[Tensor, "*episodes images columns"]
@@ -119,7 +125,7 @@ def one_hot(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Ten
 
 
 def averaging(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Tensor, "support way"]:
-    """The weights of the images in the means of their classes."""
+    """Weigh the images in the means of their classes."""
     members = one_hot(labels, way, like)
     return members / members.sum(dim=0).clamp(min=1)
 
@@ -127,9 +133,11 @@ def averaging(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[T
 def cosines_with_means(
     products: Products, weights: Float[Tensor, "*#episodes columns way"]
 ) -> Float[Tensor, "*episodes queries way"]:
-    """cos(query, Σ weight · image) for every class; 0 where either of the two is the zero vector.
+    """Compute cos(query, Σ weight · image) for every class; 0 where either of the two is the zero vector.
 
-    weights: of the images that the columns of the products stand for.
+    Args:
+        products: Inner products of the images of an episode.
+        weights: Of the images that the columns of the products stand for.
     """
     columns = weights.shape[-2]
     means = (weights * (products.inner[..., :columns, :] @ weights)).sum(dim=-2)

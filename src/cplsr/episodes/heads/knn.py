@@ -21,7 +21,8 @@ class Knn(ProductHead):
     A tie between classes goes to the one whose nearest image is nearer: it has up to half a vote more, and no two
     classes have the same. Of equal cosines the image that stands first counts as nearer.
 
-    neighbors: most that vote; never more than the smallest class has images, since it could not win them all.
+    Attributes:
+        neighbors: Most that vote; never more than the smallest class has images, since it could not win them all.
     """
 
     neighbors: Annotated[int, between(1, 10**6)] = 5

@@ -22,7 +22,8 @@ class Lda(ProductHead):
     S is the pooled covariance within the classes and has far fewer independent rows than columns, so A is found from
     the products of the support images (Woodbury). Some class needs two images.
 
-    shrinkage: ρ, or Ledoit and Wolf's estimate of the best one.
+    Attributes:
+        shrinkage: The share ρ, or Ledoit and Wolf's estimate of the best one.
     """
 
     shrinkage: Annotated[float, above(0, 1)] | Literal["ledoit_wolf"] = 0.8
@@ -60,9 +61,11 @@ class Lda(ProductHead):
 
 
 def ledoit_wolf_shrinkage(deviations: Float[Tensor, "*episodes rows rows"], dim: int) -> Float[Tensor, "*episodes"]:
-    """The ρ that is expected to bring the covariance closest to the true one (Ledoit and Wolf, 2004).
+    """Estimate the ρ that brings the covariance closest to the true one (Ledoit and Wolf, 2004).
 
-    deviations: inner products of n rows of `dim` numbers around 0, whose covariance is CᵀC / n.
+    Args:
+        deviations: Inner products of n rows around 0, whose covariance is CᵀC / n.
+        dim: How many numbers a row has.
     """
     rows = deviations.shape[-1]
     squares = deviations.diagonal(dim1=-2, dim2=-1)

@@ -52,12 +52,16 @@ def fit_logistic(
 ) -> LogisticFit:
     """Minimize C · Σ cross-entropy + ½‖W‖² with a free intercept, for many episodes at once.
 
-    gram: inner products of the support embeddings.
-
     The solution lies in the span of the support set, W = Aᵀ X, and is where λA = Y − P with λ = 1/C, one-hot labels Y
     and probabilities P. The curvature of the cross-entropy is at most ½ (Böhning's bound), so steps with the fixed
     matrix ½K + λI never overshoot; Nesterov's momentum, dropped in an episode whenever it points uphill, makes them
     few. With two classes scikit-learn charges one weight vector, here two opposite ones of half its size: λ is 2/C.
+
+    Args:
+        gram: Inner products of the support embeddings.
+        labels: The class of each support image.
+        way: The number of classes.
+        C: The weight of the cross-entropy.
     """
     support = gram.shape[-1]
     penalty = (2.0 if way == 2 else 1.0) / C

@@ -18,7 +18,8 @@ from cplsr.settings.episodes import PrototypeKind
 class Prototypes(ProductHead):
     """20 · cos(z, p_k), where p_k is the mean of a class's embeddings.
 
-    kind: mean of the embeddings as they are, or scaled to length one before.
+    Attributes:
+        kind: Mean of the embeddings as they are, or scaled to length one before.
     """
 
     kind: PrototypeKind = "mean"

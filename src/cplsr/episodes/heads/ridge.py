@@ -18,7 +18,8 @@ from cplsr.episodes.heads.head import ProductHead, Products, one_hot
 class Ridge(ProductHead):
     """z · W with W = Xᵀ (X Xᵀ + λ I)⁻¹ Y, on embeddings of length one: X the support images, Y their one-hot labels.
 
-    penalty: λ; the larger it is, the closer the answers are to those of prototypes.
+    Attributes:
+        penalty: The weight λ; the larger it is, the closer the answers are to those of prototypes.
     """
 
     penalty: Annotated[float, above(0, 1e9)] = 0.1
@@ -37,11 +38,15 @@ class Ridge(ProductHead):
 def leave_one_out_scores(
     support: Float[Tensor, "*episodes support support"], labels: Int[Tensor, "support"], way: int, penalty: float
 ) -> Float[Tensor, "*episodes support way"]:
-    """What each support image scores when it is left out, without solving anything again.
-
-    support: inner products of the support images.
+    """Score each support image as if it had been left out, without solving anything again.
 
     With G = X Xᵀ + λ I and α = G⁻¹ Y, the residual of image i is α_i / (G⁻¹)_ii.
+
+    Args:
+        support: Inner products of the support images.
+        labels: The class of each.
+        way: The number of classes.
+        penalty: The weight λ.
     """
     factor = _factor(support, penalty)
     truth = one_hot(labels, way, factor)

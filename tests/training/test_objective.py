@@ -1,24 +1,15 @@
-"""One base episode and its loss against literal transcriptions."""
+"""The loss of a base episode against literal transcriptions."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.reservation.candidates import Candidates
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
-from cplsr.training.base_images import BaseImages
-from cplsr.training.joint_episode import joint_loss, plan_base_episode
-
-LABELS = np.repeat(np.arange(7), 6)
-
-
-def sampler(way=3, shot=2, query=2, seed=0) -> EpisodeSampler:
-    return EpisodeSampler(LABELS, way=way, shot=shot, query=query, seed=seed)
+from cplsr.training.objective import joint_loss
 
 
 def pseudo_episode(way: int, shot: int, query: int, dim: int) -> PseudoEpisode:
@@ -67,37 +58,3 @@ def test_pseudo_embeddings_push_but_have_no_gradient_of_their_own():
     joint_loss(embeddings, 2, pseudo, temperature=4.0)[0].backward()
     assert (embeddings.grad - alone).abs().max() > 1e-4
     assert pseudo.support.grad is None
-
-
-@given(st.integers(0, 1000), st.integers(0, 5))
-@settings(max_examples=30, deadline=None)
-def test_four_disjoint_episodes_hold_every_turn_of_every_class_once(number, seed):
-    plans = plan_base_episode(sampler(seed=seed), number, sst=True, seed=seed)
-    assert len(plans) == 4
-    seen = [(tuple(images), turn) for plan in plans for images, turn in zip(plan.images, plan.turns, strict=True)]
-    assert len(seen) == len(set(seen)) == 12
-    by_class = {}
-    for images, turn in seen:
-        by_class.setdefault(images, set()).add(turn)
-    assert len(by_class) == 3
-    assert all(turns == {0, 1, 2, 3} for turns in by_class.values())
-
-
-def test_without_sst_there_is_one_episode_and_nothing_is_turned():
-    (plan,) = plan_base_episode(sampler(), 4, sst=False, seed=0)
-    drawn = sampler().draw(1, first=4)
-    assert np.array_equal(plan.images, np.concatenate([drawn.support[0], drawn.query[0]], axis=1))
-    assert plan.turns == (0, 0, 0)
-
-
-def test_pixels_are_turned_counter_clockwise_class_by_class():
-    pixels = np.arange(len(LABELS) * 3 * 4 * 4, dtype=np.int64).reshape(len(LABELS), 3, 4, 4).astype(np.uint8)
-    images = BaseImages(pixels, LABELS, tuple("abcdefg"), "x", ())
-    plan = plan_base_episode(sampler(), 0, sst=True, seed=0)[1]
-    result = plan.pixels(images)
-    row = 0
-    for members, turn in zip(plan.images, plan.turns, strict=True):
-        for image in members:
-            assert np.array_equal(result[row].numpy(), np.rot90(pixels[image], turn, axes=(-2, -1)))
-            row += 1
-    assert row == len(result)

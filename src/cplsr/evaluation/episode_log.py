@@ -20,7 +20,8 @@ ADAPTING = 1
 class EpisodeLog:
     """Accuracies (between 0 and 1) and seconds of the first episodes of one measurement.
 
-    file: where they are kept, whole or not at all; `None` keeps nothing.
+    Attributes:
+        file: Where they are kept, whole or not at all; `None` keeps nothing.
     """
 
     file: Path | None = None

@@ -47,7 +47,7 @@ class Processes:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all have come here."""
+        """Wait until all have come here."""
         if self.accelerator is not None:
             self.accelerator.wait_for_everyone()
 
@@ -61,7 +61,7 @@ class Processes:
             tensor.copy_(part.view_as(tensor))
 
     def gather(self, item: Any) -> list[Any]:
-        """Every process's item, in the order of their ranks, in every process."""
+        """Collect every process's item, in the order of their ranks, in every process."""
         if self.accelerator is None:
             return [item]
         from accelerate.utils import gather_object
@@ -69,5 +69,10 @@ class Processes:
         return list(gather_object([item]))
 
     def share(self, items: Sequence[Any]) -> list[Any]:
-        """Every `count`-th item, starting at this process's rank."""
+        """Take every `count`-th item, starting at this process's rank."""
         return list(items[self.rank :: self.count])
+
+    def unshare(self, results: Sequence[Any]) -> list[Any]:
+        """Put what every process made of its share in the order of all items, in every process."""
+        parts = self.gather(list(results))
+        return [parts[number % self.count][number // self.count] for number in range(sum(map(len, parts)))]

@@ -11,11 +11,10 @@ from cplsr.adapters.store import save_adapter
 from cplsr.data.open import open_domain
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
+from cplsr.evaluation.adapting import Adaptation, AdaptationRequest, measure_adaptation, predictions
 from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.episode_log import EpisodeLog
 from cplsr.evaluation.evaluate import evaluate
-from cplsr.methods.base import Adaptation
-from cplsr.methods.episode_log import EpisodeLog
-from cplsr.methods.measure import measure_adaptation, predictions, with_adaptation
 from cplsr.methods.pmf import FineTuning
 from cplsr.settings.episodes import EpisodeSettings
 
@@ -60,7 +59,7 @@ def stored(backbone, tmp_path):
 def test_an_adaptation_that_does_nothing_gives_what_the_evaluation_gives(backbone, domain, stored):
     watching = Watching()
     adapted = measure_adaptation(
-        backbone, {"T": domain}, watching, method="pmf", adapters=stored, settings=SETTINGS, episodes=100, workers=0
+        backbone, {"T": domain}, AdaptationRequest("pmf", watching, 100), adapters=stored, settings=SETTINGS, workers=0
     )
     with pytest.warns(UserWarning, match="cannot be read"):
         plain = evaluate(backbone, {"T": domain}, adapters=stored, settings=SETTINGS, workers=0)
@@ -83,9 +82,14 @@ def test_an_adaptation_that_does_nothing_gives_what_the_evaluation_gives(backbon
 def test_only_the_first_episodes_are_done_and_only_at_the_matching_shot(backbone, domain, stored):
     watching = Watching()
     adapted = measure_adaptation(
-        backbone, {"T": domain}, watching, method="x", adapters=stored, settings=SETTINGS, episodes=4, match_shot=True,
+        backbone,
+        {"T": domain},
+        AdaptationRequest("x", watching, 4),
+        adapters=stored,
+        settings=SETTINGS,
+        match_shot=True,
         workers=0,
-    )  # fmt: skip
+    )
     assert [(row.method, row.shot, row.train_shot) for row in adapted.rows] == [
         ("frozen+x", 1, None),
         ("frozen+x", 2, None),
@@ -94,7 +98,7 @@ def test_only_the_first_episodes_are_done_and_only_at_the_matching_shot(backbone
     assert {row.episodes for row in adapted.rows} == {4}
     assert len(watching.seen) == 12
     with pytest.raises(InputError, match="give at least 1"):
-        measure_adaptation(backbone, {"T": domain}, watching, method="x", settings=SETTINGS, episodes=0)
+        AdaptationRequest("x", watching, 0)
 
 
 def test_queries_come_in_an_order_that_does_not_tell_their_labels(backbone):
@@ -124,9 +128,9 @@ def test_fine_tuning_is_the_same_every_time_and_leaves_no_trace(backbone, domain
     fingerprint = backbone.weights_fingerprint()
     method = FineTuning(rates=(1e-3,), steps=1, trial_steps=1)
     settings = EpisodeSettings(shots=(2,), way=3, query=2, episodes=3)
-    options = {"method": "pmf", "settings": settings, "workers": 0}
-    first = measure_adaptation(backbone, {"T": domain}, method, **options)
-    assert measure_adaptation(backbone, {"T": domain}, method, **options) == first
+    request, options = AdaptationRequest("pmf", method), {"settings": settings, "workers": 0}
+    first = measure_adaptation(backbone, {"T": domain}, request, **options)
+    assert measure_adaptation(backbone, {"T": domain}, request, **options) == first
     assert backbone.weights_fingerprint() == fingerprint
 
 
@@ -142,17 +146,17 @@ class Stopped(Watching):
 def test_an_interrupted_measurement_goes_on_to_the_same_result(backbone, domain, tmp_path):
     settings = EpisodeSettings(shots=(2,), way=3, query=2, episodes=5)
     cache = EmbeddingCache(tmp_path / "cache" / "embeddings")
-    options = {"method": "pmf", "settings": settings, "workers": 0}
+    options = {"settings": settings, "workers": 0}
     with pytest.raises(KeyboardInterrupt):
-        measure_adaptation(backbone, {"T": domain}, Stopped(), cache=cache, **options)
+        measure_adaptation(backbone, {"T": domain}, AdaptationRequest("pmf", Stopped()), cache=cache, **options)
     rest, whole = Watching(), Watching()
-    resumed = measure_adaptation(backbone, {"T": domain}, rest, cache=cache, **options)
-    assert resumed == measure_adaptation(backbone, {"T": domain}, whole, **options)
+    resumed = measure_adaptation(backbone, {"T": domain}, AdaptationRequest("pmf", rest), cache=cache, **options)
+    assert resumed == measure_adaptation(backbone, {"T": domain}, AdaptationRequest("pmf", whole), **options)
     assert (len(rest.seen), len(whole.seen)) == (3, 5)
     assert set(resumed.seconds) == {"frozen+pmf"}
 
     other = Watching()  # other settings, another log
-    measure_adaptation(backbone, {"T": domain}, other, cache=cache, **{**options, "method": "x"})
+    measure_adaptation(backbone, {"T": domain}, AdaptationRequest("x", other), cache=cache, **options)
     assert len(other.seen) == 5
 
 
@@ -183,9 +187,9 @@ def test_the_results_of_an_evaluation_get_the_new_rows_and_say_so(backbone, doma
         plain = evaluate(backbone, {"T": domain}, settings=SETTINGS, workers=0)
     watching = Watching()
     adapted = measure_adaptation(
-        backbone, {"T": domain}, watching, method="pmf", settings=SETTINGS, episodes=2, workers=0
+        backbone, {"T": domain}, AdaptationRequest("pmf", watching, 2), settings=SETTINGS, workers=0
     )
-    together = with_adaptation(plain, adapted, method="pmf", adaptation=watching)
+    together = adapted.behind(plain)
     assert together.methods == ("frozen", "frozen+pmf")
     assert together.rows[:2] == plain.rows
     assert len(together.paired) == 2
@@ -194,10 +198,10 @@ def test_the_results_of_an_evaluation_get_the_new_rows_and_say_so(backbone, doma
     assert told == {"method": "pmf", "options": {}, "episodes": 2}
     assert together.flags[-1].startswith("+pmf adapts on the support set of every episode")
     with pytest.raises(InputError, match=r"'frozen\+pmf' is taken"):
-        with_adaptation(together, adapted, method="pmf", adaptation=watching)
+        adapted.behind(together)
 
 
 def test_a_target_with_too_few_images_is_a_sentence_with_its_name(backbone, domain):
     settings = EpisodeSettings(shots=(5,), way=3, query=9, episodes=3)
     with pytest.raises(InputError, match="T: 3-way episodes need"):
-        measure_adaptation(backbone, {"T": domain}, Watching(), method="x", settings=settings, workers=0)
+        measure_adaptation(backbone, {"T": domain}, AdaptationRequest("x", Watching()), settings=settings, workers=0)

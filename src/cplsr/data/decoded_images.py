@@ -19,15 +19,14 @@ from cplsr.data.domain import Domain
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 from cplsr.files import UnwritableError, new_folder, read_sealed, write_sealed
-from cplsr.training.processes import Processes
+from cplsr.processes import Processes
 
 PIXELS, INDEX = "pixels.u8", "index.json"
-_BLOCK = 1 << 24
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class BaseImages:
+class DecodedImages:
     """The readable images of a domain at one size; memory-mapped, so that only what is used is in memory."""
 
     pixels: UInt8[ndarray, "images 3 size size"]
@@ -40,64 +39,64 @@ class BaseImages:
         return len(self.labels)
 
     def take(self, indices: Int64[ndarray, "..."]) -> UInt8[Tensor, "chosen 3 size size"]:
-        """A copy of some images, in the given order."""
+        """Copy some images, in the given order."""
         return torch.from_numpy(self.pixels[indices.reshape(-1)])
 
 
 def decoded_images(
     domain: Domain, size: int, *, processes: Processes, workers: int | None = None, folder: Path | None = None
-) -> BaseImages:
+) -> DecodedImages:
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
     folder = folder or cache_folder() / "images"
-    place = folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
-    kept_there = processes.gather(processes.first and _is_kept(place, domain, size, workers))[0]
+    copy = folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+    kept_there = processes.gather(processes.first and _is_kept(copy, domain, size, workers))[0]
     if not kept_there:
         return _in_memory(domain, size, workers)
-    index = read_sealed(place / INDEX)
+    index = read_sealed(copy / INDEX)
     kept = np.array(index["kept"], dtype=np.int64)
-    pixels = np.memmap(place / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
-    return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
+    pixels = np.memmap(copy / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
+    return DecodedImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
 
 
-def _is_kept(place: Path, domain: Domain, size: int, workers: int | None) -> bool:
+def _is_kept(copy: Path, domain: Domain, size: int, workers: int | None) -> bool:
     """Whether a whole copy is in the cache by now; without room for one the images are held in memory instead."""
     try:
-        if not _is_whole(place):
-            _decode_to(place, domain, size, workers)
+        if not _is_whole(copy):
+            _decode_to(copy, domain, size, workers)
     except UnwritableError as error:
         warnings.warn(
-            f"decoded images could not be kept in {place} ({error.reason}): this run holds them in memory", stacklevel=3
+            f"decoded images could not be kept in {copy} ({error.reason}): this run holds them in memory", stacklevel=3
         )
         return False
     return True
 
 
-def _in_memory(domain: Domain, size: int, workers: int | None) -> BaseImages:
+def _in_memory(domain: Domain, size: int, workers: int | None) -> DecodedImages:
     batches = list(decode(domain, size, workers=workers, description=f"decoding {domain.name}"))
     kept = np.concatenate([batch.indices for batch in batches])
     pixels = np.concatenate([batch.pixels.numpy() for batch in batches])
     unreadable = tuple(domain.image_name(number) for batch in batches for number, _ in batch.failed)
-    return BaseImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, unreadable)
+    return DecodedImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, unreadable)
 
 
-def _is_whole(place: Path) -> bool:
+def _is_whole(copy: Path) -> bool:
     """Whether the copy is there and its bytes are those that were written."""
     try:
-        if _checksum(place / PIXELS) == read_sealed(place / INDEX)["pixels"]:
+        if _checksum(copy / PIXELS) == read_sealed(copy / INDEX)["pixels"]:
             return True
     except FileNotFoundError:
         return False
     except (OSError, ValueError, KeyError):
         pass
-    _log.warning("the decoded images in %s are damaged and are made again", place)
+    _log.warning("the decoded images in %s are damaged and are made again", copy)
     return False
 
 
-def _decode_to(place: Path, domain: Domain, size: int, workers: int | None) -> None:
+def _decode_to(copy: Path, domain: Domain, size: int, workers: int | None) -> None:
     _log.info("decoding %d images of %s for the cache", len(domain), domain.name)
     kept: list[int] = []
     unreadable: list[str] = []
-    with new_folder(place) as folder:
+    with new_folder(copy) as folder:
         with (folder / PIXELS).open("wb") as stream:
             for batch in decode(domain, size, workers=workers, description=f"decoding {domain.name}"):
                 stream.write(batch.pixels.numpy().tobytes())

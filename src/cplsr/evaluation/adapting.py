@@ -1,0 +1,303 @@
+"""Contenders that adapt on the support set of every target episode, on the episodes of an ordinary evaluation.
+
+Adapting is thousands of times the work of making prototypes, so that only the first episodes are done; what the frozen
+backbone comes to on exactly those is what the differences are taken from. With a cache every finished episode is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from numpy import ndarray
+from torch import Tensor
+
+from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.full import Full
+from cplsr.adapters.store import load_adapter, read_adapter_info
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.decoded_images import decoded_images
+from cplsr.data.domain import Domain
+from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.episodes.sampling import Episodes
+from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+from cplsr.evaluation.contenders import Contender, HeadContender, draw_episodes, measure_contenders
+from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.evaluation.episode_log import EpisodeLog
+from cplsr.evaluation.scores import EpisodeScores
+from cplsr.evaluation.scoring import Scoring
+from cplsr.processes import Processes
+from cplsr.progress import progress_bar
+from cplsr.records.adapter import AdapterInfo
+from cplsr.records.results import FROZEN, AccuracyRow, PairedRow, Results
+from cplsr.settings.episodes import EpisodeSettings
+
+
+class Adaptation(ABC):
+    """What a method does with the labeled support images of one target episode before it predicts.
+
+    It never gets the labels of the queries. It may change the parameters of the backbone's adapter, and puts them back.
+
+    Attributes:
+        options: What it was made with, defaults included, for the record.
+    """
+
+    options: dict[str, Any]
+
+    @abstractmethod
+    def logits(
+        self,
+        backbone: Backbone,
+        support: UInt8[Tensor, "way shot 3 size size"],
+        query: UInt8[Tensor, "queries 3 size size"],
+        generator: torch.Generator,
+    ) -> Float[Tensor, "queries way"]:
+        """Score the queries for each class of the support set."""
+
+
+@dataclass(frozen=True)
+class AdaptationRequest:
+    """What is to adapt, and on how much.
+
+    Attributes:
+        method: What the names of the models get at their end, `frozen+pmf`.
+        episodes: The first so many of an evaluation's episodes; all of them where it has fewer.
+        frozen: Whether to adapt the frozen backbone too, all of whose weights may then change.
+    """
+
+    method: str
+    adaptation: Adaptation
+    episodes: int = 40
+    frozen: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse to adapt on nothing."""
+        if self.episodes < 1:
+            raise InputError(f"{self.episodes} episodes were asked for to adapt on: give at least 1")
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Rows and differences of adapted models, and how long each model takes for one episode on average."""
+
+    request: AdaptationRequest = field(compare=False)
+    rows: tuple[AccuracyRow, ...]
+    paired: tuple[PairedRow, ...]
+    seconds: dict[str, float] = field(compare=False)
+
+    def behind(self, results: Results) -> Results:
+        """Give the results of an evaluation with these behind them.
+
+        Raises:
+            InputError: A name is taken already.
+        """
+        if taken := sorted({row.method for row in self.rows} & set(results.methods)):
+            raise InputError(
+                f"the name {taken[0]!r} is taken by another method: give the adapter another, as NAME=PATH"
+            )
+        method, episodes = self.request.method, min((row.episodes for row in self.rows), default=0)
+        record = {
+            "method": method,
+            "options": self.request.adaptation.options,
+            "episodes": episodes,
+            "seconds_per_episode": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+        }
+        flag = f"+{method} adapts on the support set of every episode: measured on the first {episodes} episodes"
+        return replace(
+            results,
+            rows=(*results.rows, *self.rows),
+            paired=(*results.paired, *self.paired),
+            settings={**results.settings, "adaptation": record},
+            flags=(*results.flags, flag),
+        )
+
+
+def measure_adaptation(
+    backbone: Backbone,
+    targets: Mapping[str, Domain],
+    request: AdaptationRequest,
+    *,
+    adapters: Sequence[tuple[str, str | Path]] = (),
+    settings: EpisodeSettings | None = None,
+    match_shot: bool = False,
+    cache: EmbeddingCache | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
+) -> Adapted:
+    """Adapt the frozen backbone and every adapter on each of the first episodes.
+
+    The differences are from the frozen backbone, not adapted, on the same episodes.
+
+    Args:
+        backbone: The backbone, without an adapter.
+        targets: Domains by the name they get in the results.
+        request: How to adapt, and on how many episodes.
+        adapters: Name of each, and where it is stored.
+        settings: Of the evaluation whose episodes these are.
+        match_shot: Measure an adapter only at the shot it was trained for.
+        cache: Where embeddings and finished episodes are looked up and kept; `None` keeps none.
+        batch_size: Images that are embedded at a time.
+        workers: Processes that decode images; `None` takes as many as suit the machine.
+    """
+    settings = settings or EpisodeSettings()
+    settings = replace(settings, episodes=min(request.episodes, settings.episodes))
+    models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None)] if request.frozen else []
+    models += [(name, read_adapter_info(source)) for name, source in adapters]
+    logs = None if cache is None else cache.folder.with_name("adaptations")
+    rows: list[AccuracyRow] = []
+    paired: list[PairedRow] = []
+    seconds: dict[str, list[float]] = {}
+    for target, domain in targets.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the evaluation warns of unreadable images and small classes
+            embeddings = embed_domain(backbone, domain, batch_size=batch_size, workers=workers, cache=cache)
+            drawn, _ = draw_episodes(embeddings, target, settings)
+        pictures = _Pictures.of(domain, embeddings, drawn.values(), backbone.image_size, workers)
+        adapting = [
+            AdaptingContender(
+                f"{name}+{request.method}", embeddings, None if info is None else info.shot,
+                backbone=backbone, info=info, request=request, settings=settings, pictures=pictures, logs=logs,
+            )
+            for name, info in models
+        ]  # fmt: skip
+        contenders = [HeadContender(FROZEN, embeddings, head=Prototypes(settings.prototype)), *adapting]
+        measured = measure_contenders(contenders, drawn, target=target, settings=settings, match_shot=match_shot)
+        rows += [row for row in measured.rows if row.method != FROZEN]
+        paired += measured.paired
+        for contender in adapting:
+            seconds.setdefault(contender.name, []).extend(contender.seconds)
+    means = {name: sum(times) / len(times) for name, times in seconds.items() if times}
+    return Adapted(request, tuple(rows), tuple(paired), means)
+
+
+@dataclass(frozen=True)
+class AdaptingContender(Contender):
+    """A model that adapts on every support set before it answers the queries.
+
+    Attributes:
+        info: The stored adapter that is adapted; with `None` all weights of the backbone are.
+        settings: What the episodes were drawn with.
+        pictures: The pixels of all images that the episodes hold.
+        logs: The folder where finished episodes are looked up and kept; `None` keeps none.
+        seconds: How long each episode took that was answered so far.
+    """
+
+    _: KW_ONLY
+    backbone: Backbone
+    info: AdapterInfo | None
+    request: AdaptationRequest
+    settings: EpisodeSettings
+    pictures: _Pictures
+    logs: Path | None
+    seconds: list[float] = field(default_factory=list)
+
+    def scores(self, episodes: Episodes, scoring: Scoring) -> EpisodeScores:
+        """Adapt on every episode that the log does not know, and answer it."""
+        with (
+            self._model(),
+            progress_bar(len(episodes), f"{self.name}, {episodes.shot}-shot", unit="episode") as bar,
+        ):
+            log = self._log(episodes)
+            bar.update(min(len(log), len(episodes)))
+            for number in range(len(log), len(episodes)):
+                start = time.perf_counter()
+                support = self.pictures.take(episodes.support[number])
+                query = self.pictures.take(episodes.asked[number])
+                generator = numbered_generator(self.settings.seed, number, Stream.ADAPTATIONS)
+                answers = predictions(self.backbone, self.request.adaptation, support, query, generator)
+                right = float((answers.numpy() == episodes.truth[number]).mean())
+                log.add(right, time.perf_counter() - start)
+                bar.update(1)
+        self.seconds.extend(log.seconds[: len(episodes)])
+        return EpisodeScores(np.array(log.accuracies[: len(episodes)]))
+
+    @contextmanager
+    def _model(self) -> Iterator[None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the evaluation warns of an adapter that was trained on another backbone
+            if self.info is None:
+                attach(self.backbone, Full.kind)
+            else:
+                load_adapter(self.backbone, self.info.folder)
+        try:
+            yield
+        finally:
+            detach(self.backbone)
+
+    def _log(self, episodes: Episodes) -> EpisodeLog:
+        """Open the log that belongs to all that an episode's accuracy depends on, besides the episode's number."""
+        if self.logs is None:
+            return EpisodeLog()
+        settings = self.settings
+        about = {
+            "model": EmbeddingKey.of(self.backbone).folder_name,
+            "domain": self.pictures.domain,
+            "readable": hashlib.sha256(self.embeddings.indices.tobytes()).hexdigest(),
+            "method": self.request.method,
+            "options": self.request.adaptation.options,
+            "way": settings.way,
+            "query": settings.query,
+            "seed": settings.seed,
+            "shot": episodes.shot,
+            **({} if settings.queries == "balanced" else {"queries": settings.queries}),
+        }
+        return EpisodeLog.of(about, self.logs)
+
+
+def predictions(
+    backbone: Backbone,
+    adaptation: Adaptation,
+    support: UInt8[Tensor, "way shot 3 size size"],
+    query: UInt8[Tensor, "queries 3 size size"],
+    generator: torch.Generator,
+) -> Int64[Tensor, "queries"]:
+    """Predict the position of each query's class.
+
+    Queries stand class by class in an episode, so that their order would give their labels away: they are shuffled.
+    """
+    order = torch.randperm(len(query), generator=generator)
+    answers = torch.empty(len(query), dtype=torch.int64)
+    answers[order] = adaptation.logits(backbone, support, query[order], generator).argmax(dim=-1).cpu()
+    return answers
+
+
+@dataclass(frozen=True, eq=False)
+class _Pictures:
+    """Pixels of the images that some episodes hold, by the numbers that the episodes know them by.
+
+    Attributes:
+        domain: The fingerprint of the domain they are of.
+    """
+
+    domain: str
+    pixels: UInt8[ndarray, "images 3 size size"]
+    numbers: Int64[ndarray, "images"]
+
+    @classmethod
+    def of(
+        cls, domain: Domain, embeddings: Embeddings, episodes: Iterable[Episodes], size: int, workers: int | None
+    ) -> _Pictures:
+        """Decode what the episodes hold and nothing else; the decoded images are kept in the cache."""
+        held = [part.reshape(-1) for each in episodes for part in (each.support, each.query)]
+        numbers = np.unique(np.concatenate(held))
+        chosen = domain.select(embeddings.indices[numbers])
+        images = decoded_images(chosen, size, processes=Processes(), workers=workers)
+        if images.unreadable:
+            raise InputError(f"{images.unreadable[0]} of {domain.name} can no longer be read: run the command again")
+        return cls(domain.fingerprint, images.pixels, numbers)
+
+    def take(self, numbers: Int64[ndarray, "*images"]) -> UInt8[Tensor, "*images 3 size size"]:
+        """Copy the images, in the order of the numbers."""
+        return torch.from_numpy(self.pixels[np.searchsorted(self.numbers, numbers)])

@@ -1,0 +1,177 @@
+"""What is measured on a target: contenders that all answer the same episodes, so that differences are paired."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, product
+
+import numpy as np
+from numpy import ndarray
+
+from cplsr.episodes.heads import Head
+from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.episodes.sampling import Episodes, EpisodeSampler
+from cplsr.errors import InputError
+from cplsr.evaluation.calibration import bin_means, expected_calibration_error
+from cplsr.evaluation.confusion import recall
+from cplsr.evaluation.embed import Embeddings
+from cplsr.evaluation.intervals import mean_interval, paired_difference
+from cplsr.evaluation.scores import EpisodeScores, score_episodes
+from cplsr.evaluation.scoring import Scoring
+from cplsr.progress import progress_bar
+from cplsr.records.results import AccuracyRow, CalibrationBin, CalibrationRow, ConfusionRow, PairedRow
+from cplsr.settings.episodes import EpisodeSettings
+
+
+@dataclass(frozen=True)
+class Contender(ABC):
+    """Whatever answers the episodes of one target.
+
+    Attributes:
+        name: What its rows call it.
+        embeddings: Those of the target's images; the episodes' numbers are rows of these.
+        train_shot: The shot it was trained for, if it was.
+    """
+
+    name: str
+    embeddings: Embeddings
+    train_shot: int | None = None
+
+    @abstractmethod
+    def scores(self, episodes: Episodes, scoring: Scoring) -> EpisodeScores:
+        """Answer all episodes; `scoring` is over the embeddings."""
+
+
+@dataclass(frozen=True)
+class HeadContender(Contender):
+    """A head that answers from the embeddings as they are."""
+
+    head: Head = field(default_factory=Prototypes)
+
+    def scores(self, episodes: Episodes, scoring: Scoring) -> EpisodeScores:
+        """Answer all episodes with the head."""
+        return score_episodes(scoring.scores(episodes, self.head), episodes, len(self.embeddings.classes))
+
+
+@dataclass
+class TargetResults:
+    """What the contenders came to on one target.
+
+    Attributes:
+        left_out: Classes with too few images for an episode.
+    """
+
+    rows: list[AccuracyRow] = field(default_factory=list)
+    paired: list[PairedRow] = field(default_factory=list)
+    confusion: list[ConfusionRow] = field(default_factory=list)
+    calibration: list[CalibrationRow] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def draw_episodes(
+    embeddings: Embeddings, target: str, settings: EpisodeSettings
+) -> tuple[dict[int, Episodes], list[str]]:
+    """Draw the episodes of a target by shot, and name the classes that have too few images for them."""
+    drawn: dict[int, Episodes] = {}
+    left_out: dict[str, None] = {}
+    for shot in settings.shots:
+        try:
+            sampler = EpisodeSampler(
+                embeddings.labels,
+                way=settings.way,
+                shot=shot,
+                query=settings.query,
+                seed=settings.seed,
+                groups=embeddings.groups,
+                queries=settings.queries,
+            )
+        except InputError as error:
+            raise InputError(f"{target}: {error}") from error
+        left_out |= {f"class {embeddings.classes[label]} ({n} images)": None for label, n in sampler.left_out}
+        drawn[shot] = sampler.draw(settings.episodes)
+    return drawn, list(left_out)
+
+
+def measure_contenders(
+    contenders: Sequence[Contender],
+    drawn: Mapping[int, Episodes],
+    *,
+    target: str,
+    settings: EpisodeSettings,
+    match_shot: bool = False,
+) -> TargetResults:
+    """Measure contenders on the same episodes of a target, with differences of the later ones from the first.
+
+    Args:
+        contenders: Who answers, one after the other; all have embeddings of the same images.
+        drawn: The episodes by shot.
+        target: What the rows call it.
+        settings: What the episodes were drawn with.
+        match_shot: Measure a contender only at the shot it was trained for.
+    """
+    results = TargetResults()
+    reference: dict[int, ndarray] = {}
+    with progress_bar(len(drawn) * len(contenders), f"measuring {target}", unit="row") as bar:
+        for _, group in groupby(contenders, key=lambda contender: id(contender.embeddings)):
+            same = list(group)
+            scoring = Scoring(same[0].embeddings.vectors)  # one at a time, for it may hold half a gigabyte
+            for contender, (shot, episodes) in product(same, drawn.items()):
+                if not match_shot or contender.train_shot in (None, shot):
+                    scores = contender.scores(episodes, scoring)
+                    percent = 100 * scores.accuracies
+                    _add_rows(results, contender, target, shot, settings, scores)
+                    if shot in reference:
+                        results.paired.append(_paired_row(contender, contenders[0], target, shot, percent, reference))
+                    reference.setdefault(shot, percent)
+                bar.update()
+    return results
+
+
+def _add_rows(
+    results: TargetResults,
+    contender: Contender,
+    target: str,
+    shot: int,
+    settings: EpisodeSettings,
+    scores: EpisodeScores,
+) -> None:
+    head = contender.head if isinstance(contender, HeadContender) else None
+    interval = mean_interval(100 * scores.accuracies)
+    results.rows.append(
+        AccuracyRow(
+            method=contender.name,
+            target=target,
+            shot=shot,
+            way=settings.way,
+            query=settings.query,
+            episodes=settings.episodes,
+            seed=settings.seed,
+            train_shot=contender.train_shot,
+            accuracy=interval.mean,
+            ci95=interval.half_width,
+            together=head is not None and head.together,
+            queries=settings.queries,
+        )
+    )
+    if scores.confusion is not None:
+        asked = np.flatnonzero(scores.confusion.sum(axis=1))
+        counts = scores.confusion[np.ix_(asked, asked)]
+        classes = tuple(contender.embeddings.classes[label] for label in asked)
+        shares = tuple(recall(counts).tolist())
+        results.confusion.append(
+            ConfusionRow(contender.name, target, shot, classes, tuple(map(tuple, counts.tolist())), shares)
+        )
+    if scores.calibration is not None and head is not None and head.temperature is not None:
+        error = expected_calibration_error(scores.calibration)
+        bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
+        results.calibration.append(CalibrationRow(contender.name, target, shot, head.temperature, error, bins))
+
+
+def _paired_row(
+    contender: Contender, first: Contender, target: str, shot: int, percent: ndarray, reference: Mapping[int, ndarray]
+) -> PairedRow:
+    result = paired_difference(percent, reference[shot])
+    interval = result.difference
+    return PairedRow(contender.name, first.name, target, shot, interval.mean, interval.half_width, result.wins)

@@ -1,0 +1,43 @@
+"""Which images the N-way episodes of a base episode hold, and how they are turned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from numpy import ndarray
+from torch import Tensor
+
+from cplsr.data.decoded_images import DecodedImages
+from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.reservation.rotation import split_rotated_episode
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodePlan:
+    """Which images an N-way episode takes, support before query, and how often each class is turned."""
+
+    images: Int64[ndarray, "way shot_and_query"]
+    turns: tuple[int, ...]
+
+    def pixels(self, source: DecodedImages) -> UInt8[Tensor, "images 3 size size"]:
+        """Copy the images, class by class, and turn them."""
+        plain = source.take(self.images).unflatten(0, self.images.shape)
+        turned = [torch.rot90(part, turn, dims=(-2, -1)) for part, turn in zip(plain, self.turns, strict=True)]
+        return torch.cat(turned)
+
+
+def plan_base_episode(sampler: EpisodeSampler, number: int, *, sst: bool, seed: int) -> list[EpisodePlan]:
+    """Plan base episode `number`: four disjoint N-way episodes of its rotated classes, or without SST itself alone.
+
+    It depends on the labels, the seed and the number only, so that a run goes on where it stopped.
+    """
+    drawn = sampler.draw(1, first=number)
+    images = np.concatenate([drawn.support[0], drawn.query[0]], axis=1)
+    if not sst:
+        return [EpisodePlan(images, (0,) * sampler.way)]
+    deal = split_rotated_episode(sampler.way, generator=numbered_generator(seed, number, Stream.SPLITS))
+    return [EpisodePlan(images[row % sampler.way], tuple((row // sampler.way).tolist())) for row in deal.numpy()]

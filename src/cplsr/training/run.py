@@ -1,0 +1,238 @@
+"""The base episodes of a training run, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.base import Adapter
+from cplsr.adapters.coalescent import Coalescent
+from cplsr.adapters.store import save_adapter
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.decoded_images import DecodedImages
+from cplsr.data.domain import Domain
+from cplsr.episodes.sampling import EpisodeSampler
+from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.errors import InputError
+from cplsr.processes import Processes
+from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
+from cplsr.settings.training import TrainingSettings
+from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
+from cplsr.training.monitor import Monitor
+from cplsr.training.objective import Objective, TrainingEpisode
+from cplsr.training.run_folder import RunFolder, RunState
+from cplsr.training.validation import Validation
+
+SAVE_SECONDS = 15.0
+"""How often the state is kept, besides after every validation."""
+
+PARTNERS = 2**31
+"""Numbers from here on are of base episodes that stand beside others."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingJob:
+    """What is trained, on what and how: all that decides the result of a run.
+
+    Attributes:
+        adapter: Kind of the adapter.
+        options: Its options.
+    """
+
+    backbone: Backbone
+    base: Domain
+    val: Domain
+    adapter: str
+    options: dict[str, Any]
+    settings: TrainingSettings
+    objective: Objective
+    processes: Processes
+
+
+class Run:
+    """One run in progress: a base episode after the other, from wherever the state says."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        folder: RunFolder,
+        images: DecodedImages,
+        validation: Validation,
+        pseudo: PseudoEpisodeStream | None,
+    ) -> None:
+        self.backbone, self.objective, self.processes = job.backbone, job.objective, job.processes
+        self.folder, self.images, self.validation, self.pseudo = folder, images, validation, pseudo
+        self.adapter: Adapter = adapter_of(self.backbone)
+        self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
+        self.settings = settings = job.settings
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        self.sampler = EpisodeSampler(
+            images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
+        )
+        self.embed: Any = torch.compile(self.backbone) if settings.compile else self.backbone
+        self.state: RunState
+        self.monitor: Monitor
+
+    def go(self) -> None:
+        """Train to the end."""
+        settings = self.settings
+        at_once = settings.episodes_per_step * self.processes.count
+        self.state = self._restored() or self._new()
+        self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
+        begin = time.monotonic() - self.state.seconds
+        saved = time.monotonic()
+        with self.monitor:
+            if self.state.best_episode < 0:
+                self._validate()
+                self._save(begin)
+            while self.state.episode < settings.episodes:
+                start = time.monotonic()
+                losses, accuracies = self._episodes(self.state.episode, at_once)
+                self.state.episode += at_once
+                done = self.state.episode
+                images = at_once * settings.steps_per_episode * settings.way * (settings.shot + settings.query)
+                self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
+                interval = settings.validation_interval
+                due = interval > 0 and done // interval > (done - at_once) // interval
+                if due or done >= settings.episodes:
+                    self._validate()
+                if due or done >= settings.episodes or time.monotonic() - saved >= SAVE_SECONDS:
+                    self._save(begin)
+                    saved = time.monotonic()
+        self._finish(time.monotonic() - begin)
+
+    def _episodes(self, first: int, at_once: int) -> tuple[float, float]:
+        """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
+        settings = self.settings
+        mine = self.processes.share(range(first, first + at_once))
+        plans = [plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed) for number in mine]
+        sums = torch.zeros(2, dtype=torch.float64)
+        for step in range(settings.steps_per_episode):
+            self.optimizer.zero_grad(set_to_none=True)
+            for number, plan in zip(mine, plans, strict=True):
+                episode = self._episode(plan[step], number * settings.steps_per_episode + step)
+                loss, right = self.objective.loss(self.embed, episode, self._partner(number, step))
+                self._check(loss, first, "loss")
+                (self._with_penalty(loss) / len(mine)).backward()
+                sums += torch.tensor([loss.item(), right.item()], dtype=torch.float64)
+            gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+            self.processes.average_(gradients)
+            self._check(torch.stack([gradient.abs().max() for gradient in gradients]).max(), first, "gradient")
+            self.optimizer.step()
+        self.processes.average_([sums])
+        loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
+        return loss_mean, 100 * accuracy_mean
+
+    def _episode(self, plan: EpisodePlan, step: int) -> TrainingEpisode:
+        settings = self.settings
+        turned = torch.from_numpy(
+            self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
+        )
+        return TrainingEpisode(
+            pixels=plan.pixels(self.images).unflatten(0, plan.images.shape),
+            shot=settings.shot,
+            classes=turned,
+            generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
+            pseudo=None if self.pseudo is None else self.pseudo.episode(step),
+        )
+
+    def _partner(self, number: int, step: int) -> TrainingEpisode | None:
+        if not self.objective.partner:
+            return None
+        settings, number = self.settings, PARTNERS + number
+        plan = plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed)[step]
+        return self._episode(plan, number * settings.steps_per_episode + step)
+
+    def _with_penalty(self, loss: Tensor) -> Tensor:
+        if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
+            return loss + self.settings.symmetry * self.adapter.symmetry_penalty()
+        return loss
+
+    def _check(self, value: Tensor, episode: int, what: str) -> None:
+        if not torch.isfinite(value):
+            raise InputError(
+                f"the {what} of base episode {episode} is {value.item()}: training stopped, {self.folder.path} keeps "
+                f"the state of episode {self.state.episode} or before; lower --lr, or use --precision fp32"
+            )
+
+    def _validate(self) -> None:
+        interval = self.validation.accuracy(self.backbone, self.processes)
+        self.monitor.validation(self.state.episode, interval, _change(self.adapter))
+        if interval.mean >= self.state.best_accuracy:  # of equals the later
+            self.state.best_accuracy, self.state.best_episode = interval.mean, self.state.episode
+            self.state.best_adapter = _copy(self.adapter)
+
+    def _new(self) -> RunState:
+        return RunState(0, _copy(self.adapter), {}, -1, float("-inf"), {}, 0.0)
+
+    def _restored(self) -> RunState | None:
+        state = self.folder.load_state() if self.processes.first else None
+        state = self.processes.gather(state)[0]
+        if state is not None:
+            self.adapter.load_state_dict(state.adapter)
+            self.objective.load_state_dict(state.objective)
+            if state.optimizer:
+                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
+            _log.info("continuing after base episode %d", state.episode)
+        return state
+
+    def _save(self, begin: float) -> None:
+        if self.processes.first:
+            self.state.adapter = _copy(self.adapter)
+            self.state.objective = _copy(self.objective)
+            kept = self.optimizer.state_dict()["state"].items()
+            self.state.optimizer = {f"{number}/{name}": t.cpu() for number, one in kept for name, t in one.items()}
+            self.state.seconds = time.monotonic() - begin
+            self.folder.save_state(self.state)
+
+    def _finish(self, seconds: float) -> None:
+        if not self.processes.first:
+            return
+        state, path = self.state, self.folder.path
+        info = {"shot": self.settings.shot, "method": self.objective.name, "settings": self.settings.as_dict()}
+        save_adapter(self.backbone, path / "last", **info, episode=state.episode)
+        episode = state.episode
+        if self.settings.select == "best":
+            self.adapter.load_state_dict(state.best_adapter)
+            episode = state.best_episode
+        save_adapter(self.backbone, path / "adapter", **info, episode=episode)
+        self.folder.finish(
+            **self.monitor.summary(),
+            best_accuracy=state.best_accuracy,
+            best_episode=state.best_episode,
+            selected_episode=episode,
+            validation_fingerprint=self.validation.fingerprint,
+            seconds=round(seconds, 3),
+        )
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Tensors called `PARAMETER/NAME`, as an optimizer keeps them."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
+        number, _, name = path.partition("/")
+        states.setdefault(int(number), {})[name] = tensor
+    return states
+
+
+def _change(adapter: Adapter) -> dict[str, float] | None:
+    """‖C − I‖_F of every layer, over all its heads; only coalescent projections have it."""
+    if not isinstance(adapter, Coalescent):
+        return None
+    return {
+        str(layer): (C.detach() - torch.eye(C.shape[-1], device=C.device)).norm().item()
+        for layer, C in adapter.projections().items()
+    }
