@@ -22,7 +22,7 @@ from transformers import ViTConfig, ViTModel
 
 from cplsr import attach, merge
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.points import Points
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.environment import keep_freed_memory
 
 ADAPTERS = {
@@ -61,7 +61,7 @@ class Side:
     """A backbone and the adapter that is put on it for the measurement."""
 
     backbone: Backbone
-    adapter: Points | None
+    adapter: BlockPoints | None
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         """Embed with this adapter."""

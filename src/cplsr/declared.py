@@ -25,20 +25,33 @@ S = TypeVar("S", bound="Declared")
 
 
 def between(low: int | float, high: int | float) -> msgspec.Meta:
-    """The range of a number, both ends included, for `Annotated[int, between(1, 100)]`."""
+    """Declare the range of a number, both ends included, as in `Annotated[int, between(1, 100)]`."""
     return msgspec.Meta(ge=low, le=high)
 
 
 def above(low: int | float, high: int | float) -> msgspec.Meta:
-    """The range of a number that is larger than `low` and at most `high`."""
+    """Declare the range of a number that is larger than `low` and at most `high`."""
     return msgspec.Meta(gt=low, le=high)
 
 
 def fit(value: Any, kind: Any, name: str) -> Any:
-    """The value as `kind`, its lists as tuples and its tables as dataclasses.
+    """Convert a value to a type, its lists to tuples and its tables to dataclasses.
+
+    Args:
+        value: plain data, as options, TOML and JSON give it.
+        kind: a type, with `Literal` choices and ranges where it has them.
+        name: what an error calls the value.
 
     Raises:
-        InputError: the value does not fit; the sentence calls it `name`.
+        InputError: the value does not fit.
+
+    Example:
+        >>> from typing import Annotated
+        >>> fit([1, 2], tuple[int, ...], "shots")
+        (1, 2)
+        >>> fit(0, Annotated[int, between(1, 100)], "way")
+        Traceback (most recent call last):
+        cplsr.errors.InputError: way is 0: give a whole number of at least 1
     """
     if getattr(value, "shape", None) == ():  # a number of numpy or torch
         value = value.item()
@@ -53,7 +66,12 @@ def fit(value: Any, kind: Any, name: str) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to tell somebody whose name is not among those known: the one that was meant, or all of them."""
+    """Say which of the known names was probably meant, or list them all.
+
+    Example:
+        >>> nearest("coalecsent", ["coalescent", "lora"])
+        "did you mean 'coalescent'?"
+    """
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     if close:
@@ -71,12 +89,12 @@ class Declared:
 
     @classmethod
     def of(cls: type[S], options: object, **changes: Any) -> S:
-        """The settings that another object has under the same names, some of them changed."""
+        """Take the settings that another object has under the same names, with some of them changed."""
         return cls(**{name: getattr(options, name) for name in kinds_of(cls) if name not in changes} | changes)
 
     @classmethod
     def from_table(cls: type[S], table: Mapping[str, Any], source: str) -> S:
-        """The settings that a table of a TOML or JSON file gives; those it leaves out keep their defaults.
+        """Make settings from a table of a TOML or JSON file; what it leaves out keeps its default.
 
         Raises:
             InputError: an unknown name or a value that does not fit; `source` says where it stands.
@@ -85,19 +103,19 @@ class Declared:
 
 
 def fit_arguments(maker: Callable[..., Any], values: Mapping[str, Any], source: str, *own: str) -> dict[str, Any]:
-    """Values for the arguments of a class or function, each as its annotation says; `own` are not to be given."""
+    """Convert values to the annotated types of a function's arguments; those named in `own` cannot be given."""
     hints = typing.get_type_hints(getattr(maker, "__init__") if isinstance(maker, type) else maker, include_extras=True)  # noqa: B009
     kinds = {name: hints.get(name, Any) for name in inspect.signature(maker).parameters if name not in own}
     return fit_table(values, kinds, source, "option")
 
 
-def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, word: str = "setting") -> dict[str, Any]:
-    """The values of a table, each as the kind declared for its name; hyphens in names count as underscores."""
+def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, noun: str = "setting") -> dict[str, Any]:
+    """Convert the values of a table to the types declared for their names; hyphens in names count as underscores."""
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
-            raise InputError(f"{source} has an unknown {word} {key!r}: {nearest(name, kinds)}")
+            raise InputError(f"{source} has an unknown {noun} {key!r}: {nearest(name, kinds)}")
         try:
             values[name] = fit(value, kinds[name], key)
         except InputError as error:
@@ -106,7 +124,7 @@ def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, w
 
 
 def kinds_of(cls: type) -> dict[str, Any]:
-    """Types of a dataclass's fields by name, with ranges."""
+    """Return the types of a dataclass's fields by name, with their ranges."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
@@ -166,8 +184,8 @@ def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:
     if choices and str(error).startswith("Invalid enum value"):
         return f"give {', '.join(choices[:-1])} or {choices[-1]}"
     text = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", _in_words, str(error)).replace(" - at `$", " at `")
-    for sign, words in _LIMITS.items():
-        text = text.replace(sign, words)
+    for sign, phrase in _LIMITS.items():
+        text = text.replace(sign, phrase)
     text = re.sub(r"Expected (.*?), got (.*?)(?= at `|$)", r"\1 was wanted, not \2", text)
     text = re.sub(r"Expected ", "give ", text)
     text = re.sub(r"(\d)\.0\b", r"\1", text)

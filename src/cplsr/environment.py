@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cplsr.errors import InputError
+from cplsr.errors import InputError, first_line
 from cplsr.version import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ def is_offline() -> bool:
     )
 
 
+def why_not_downloaded(error: Exception) -> str:
+    """The reason why something is not here, for a sentence: downloads are forbidden, or what the hub said."""
+    if is_offline():
+        return "downloads are switched off (HF_HUB_OFFLINE)"
+    return f"it could not be downloaded ({first_line(error)})"
+
+
 def installed_version(distribution: str) -> str | None:
     """Version of an installed distribution, `None` where it is absent; nothing is imported."""
     try:
@@ -53,14 +60,18 @@ def installed_version(distribution: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that a run depends on, for the record."""
-    found = {name: installed_version(name) for name in LIBRARIES}
-    known = {name: version for name, version in found.items() if version is not None}
+    """Return the versions of everything that a run depends on, for its record."""
+    installed = {name: installed_version(name) for name in LIBRARIES}
+    known = {name: version for name, version in installed.items() if version is not None}
     return {"cplsr": __version__, "python": platform.python_version(), **known}
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Turn `auto` into cuda, mps or cpu, and check that a named device is there."""
+    """Turn `auto` into cuda, mps or cpu, and check that a named device exists.
+
+    Raises:
+        InputError: it does not.
+    """
     import torch
 
     if name == "auto":
@@ -93,18 +104,20 @@ def _cpu_has_bf16() -> bool:
     if sys.platform != "linux":
         return False
     try:
-        words = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     except OSError:
         return False
-    return bool({"amx_bf16", "avx512_bf16"} & set(words))
+    return bool({"amx_bf16", "avx512_bf16"} & set(flags))
 
 
 def keep_freed_memory() -> bool:
     """Let glibc keep memory that was freed, up to 1 GB, instead of giving it back and fetching it again at once.
 
     The activations of a transformer on a CPU are megabytes each, freed and asked for again in every layer; by default
-    each of them is a run of page faults, which costs up to a third of the time. Returns whether it could be done; other
-    allocators are left alone.
+    each of them is a run of page faults, which costs up to a third of the time. Other allocators are left alone.
+
+    Returns:
+        Whether it could be done.
     """
     if sys.platform != "linux":
         return False

@@ -41,7 +41,7 @@ class UnwritableError(InputError):
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Tell what keeps `path` from being written by an `UnwritableError` that names it; all else passes unchanged."""
+    """Turn the system's errors while `path` is written into an `UnwritableError` that names it."""
     path = Path(path)
     try:
         yield
@@ -61,21 +61,25 @@ def _system_error(error: BaseException | None, path: Path) -> int | None:
             named = Path(os.fsdecode(error.filename or path))
             ours = path.is_relative_to(named) or any(part.endswith(PARTIAL) for part in named.parts)
             return error.errno if ours else None  # else it is about what is read in order to be written here
-        if type(error).__name__ == "SafetensorError" and (found := re.search(r"\(os error (\d+)\)", str(error))):
-            return int(found[1])
+        if type(error).__name__ == "SafetensorError" and (match := re.search(r"\(os error (\d+)\)", str(error))):
+            return int(match[1])
         error = error.__context__
     return None
 
 
 def check_writable(path: Path | str) -> None:
-    """Refuse a place that cannot be written to, at once and not after hours of work; nothing is made."""
+    """Check that `path` could be written, before hours of work and without making anything.
+
+    Raises:
+        UnwritableError: it could not.
+    """
     path = Path(path)
     with writing(path):
-        place = next(folder for folder in path.absolute().parents if folder.exists())
-        if not place.is_dir():
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir():
             raise UnwritableError(path, errno.ENOTDIR)
-        if not os.access(place, os.W_OK | os.X_OK):
-            raise UnwritableError(path, errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UnwritableError(path, errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES)
 
 
 def _beside(path: Path) -> Path:
@@ -84,7 +88,19 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def new_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its place at `path` only when the block ends without an error."""
+    """Open a file for writing that appears at `path` only when the block ends without an error.
+
+    Raises:
+        UnwritableError: the disk is full, or the folder may not be written to.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with new_file(f"{folder}/a.txt") as stream:
+        ...         _ = stream.write("all or nothing")
+        ...     Path(f"{folder}/a.txt").read_text()
+        'all or nothing'
+    """
     path = Path(path)
     partial = _beside(path)
     encoding = None if "b" in mode else "utf-8"
@@ -104,7 +120,7 @@ def new_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def new_folder(path: Path | str) -> Iterator[Path]:
-    """Give an empty folder to fill; it takes its place at `path` only when the block ends without an error.
+    """Give an empty folder to fill; it appears at `path` only when the block ends without an error.
 
     An older folder at `path` is moved aside first and removed last, so that a reader meets the old one, the new one,
     or for an instant neither, but never a mixture.
@@ -131,7 +147,7 @@ def new_folder(path: Path | str) -> Iterator[Path]:
 
 
 def access_like_folder(path: Path | str) -> None:
-    """Let those read a file who may read its folder: safetensors writes files that only their owner can open."""
+    """Let whoever may read a folder read this file in it: safetensors writes files that only their owner can open."""
     path = Path(path)
     path.chmod(path.parent.stat().st_mode & 0o666)
 
@@ -169,14 +185,14 @@ def only_writer(folder: Path, of: str = "") -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # 0.1 s that `cplsr --help` does not have
 
-    place, new = folder / of, not folder.exists()
+    target, new = folder / of, not folder.exists()
     lock = FileLock(folder / (f".{of}.lock" if of else ".lock"))
     try:
-        with writing(place):
+        with writing(target):
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{place} is being written by another process: wait for it, or give another --out") from None
+        raise InputError(f"{target} is being written by another process: wait for it, or give another --out") from None
     try:
         yield
     finally:
@@ -192,10 +208,15 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def csv_cell(text: str) -> str:
-    """The text as a cell that no spreadsheet takes for a formula: an apostrophe goes before what begins like one."""
+    """Put an apostrophe before text that a spreadsheet would take for a formula.
+
+    Example:
+        >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell("leaf")
+        ("'=1+1", '-1.5', 'leaf')
+    """
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def text_of_csv_cell(cell: str) -> str:
-    """The text that `csv_cell` made a cell of."""
+    """Return the text that `csv_cell` made a cell of."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

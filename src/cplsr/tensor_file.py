@@ -22,7 +22,14 @@ class DamagedFileError(InputError):
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], content: Mapping[str, Any], *, kind: str) -> None:
-    """Write tensors and further content (anything JSON can hold) with a SHA-256 over both; `kind` names the format."""
+    """Write tensors to one file with a checksum, whole or not at all.
+
+    Args:
+        path: the file to write.
+        tensors: by name.
+        content: further content, anything JSON can hold.
+        kind: name of the format, which `read_tensors` checks.
+    """
     text = json.dumps(dict(content), sort_keys=True, allow_nan=False)
     ready = {name: tensor.contiguous() for name, tensor in tensors.items()}
     metadata = {"format": kind, "options": text, "sha256": _checksum(ready, text)}
@@ -33,7 +40,12 @@ def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], content: Mapp
 
 
 def read_tensors(path: Path | str, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and content back and compare the checksum. The tensors are mapped from the file, not copied."""
+    """Read what `write_tensors` wrote; the tensors are mapped from the file, not copied.
+
+    Raises:
+        DamagedFileError: the file is of another kind, or its checksum is wrong.
+        InputError: there is no file.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no {path}: make it first")

@@ -137,7 +137,7 @@ def test_the_class_token_alone_in_the_last_block_is_exact(checkpoint_file: Path,
     disturb(backbone)
     images = torch.randn(3, 3, 32, 32)
     tokens, rotation = backbone._start(images)
-    points = adapter_of(backbone).settle(backbone.blocks)
+    points = adapter_of(backbone).prepared(backbone.blocks)
     for layer, block in enumerate(backbone.blocks):
         tokens = module._run_block(block, points, layer, tokens, backbone.heads, rotation, rows=None)
     tokens = backbone.model.layernorm(tokens)

@@ -10,7 +10,8 @@ from oracles.report_inputs import BACKBONE
 
 from cplsr.records.ablation import AblationRun
 from cplsr.records.results import AccuracyRow, PairedRow, Results
-from cplsr.report.ablation_table import Estimate, combined, table_of
+from cplsr.report.ablation_table import table_of
+from cplsr.report.estimates import Estimate, combined
 
 
 def record(row, seed, figures, *, shot=5, kind="coalescent", episodes=100, training_episodes=60, flags=()):

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.report.bars import Bar, BarGroup, bar_chart, bar_legend
-from cplsr.report.differences import Difference, before_after_chart, difference_chart, point_legend
-from cplsr.report.figures import figure, shorten, swatches
+from cplsr.records.analysis import Panel
+from cplsr.records.results import CalibrationBin, CalibrationRow, PairedRow
+from cplsr.report.bars import Bar, bar_chart
+from cplsr.report.differences import before_after_chart, difference_chart
+from cplsr.report.figures import figure, figures, shorten, swatches
 from cplsr.report.heat_map import MANY, SHADES, heat_map, shade
-from cplsr.report.lines import Line, line_chart, line_legend, moving_mean
+from cplsr.report.lines import Line, line_chart, moving_mean
 from cplsr.report.reliability import reliability_chart
 from cplsr.report.scatter import SHAPES, scatter_chart, scatter_legend
 
@@ -24,12 +26,18 @@ def parse(markup):
     return ElementTree.fromstring(markup.replace("<br>", "<br/>"))
 
 
+def drawing(markup):
+    """The drawing of a figure, without the pictures of its legend."""
+    [root] = (svg for svg in parse(markup).iter("svg") if svg.get("aria-hidden") is None)
+    return root
+
+
 def find(markup, tag, class_):
-    return [e for e in parse(markup).iter(tag) if class_ in (e.get("class") or "").split()]
+    return [e for e in drawing(markup).iter(tag) if class_ in (e.get("class") or "").split()]
 
 
 def is_accessible(markup):
-    root = parse(markup)
+    root = drawing(markup)
     return (
         root.get("role") == "img"
         and root.get("aria-label")
@@ -39,11 +47,11 @@ def is_accessible(markup):
 
 
 def bars(values, name="target"):
-    return [BarGroup(name, tuple(Bar(f"m{n}", value, 1.0, n) for n, value in enumerate(values)))]
+    return {name: [Bar(f"m{n}", value, 1.0, n) for n, value in enumerate(values)]}
 
 
 def draw_bars(groups, **options):
-    return bar_chart(groups, title="t", description="d", axis="%", high=100.0, **options)
+    return bar_chart(groups, (), title="t", axis="%", **options)
 
 
 def test_bars_are_as_long_as_their_figures():
@@ -52,12 +60,12 @@ def test_bars_are_as_long_as_their_figures():
 
 
 def test_a_whisker_spans_the_interval_and_stops_at_the_ends():
-    drawn = draw_bars([BarGroup("t", (Bar("m", 50.0, 10.0, 0),))])
+    drawn = draw_bars({"t": [Bar("m", 50.0, 10.0, 0)]})
     bar = find(drawn, "rect", "bar")[0]
     whisker = find(drawn, "line", "whisker")[0]
     unit = float(bar.get("width")) / 50
     assert float(whisker.get("x2")) - float(whisker.get("x1")) == pytest.approx(20 * unit, abs=0.05)
-    over = find(draw_bars([BarGroup("t", (Bar("m", 99.0, 10.0, 0),))]), "line", "whisker")[0]
+    over = find(draw_bars({"t": [Bar("m", 99.0, 10.0, 0)]}), "line", "whisker")[0]
     assert float(over.get("x2")) == pytest.approx(float(bar.get("x")) + 100 * unit, abs=0.05)
 
 
@@ -69,27 +77,29 @@ def test_a_reference_line_stands_at_its_figure():
     )
 
 
+def draw_difference(target, value, half):
+    return difference_chart([PairedRow("m", "frozen", target, 1, value, half, 0.5)])
+
+
 @pytest.mark.parametrize(
     ("value", "half", "kind"),
     [(1.0, 0.5, "better"), (-1.0, 0.5, "worse"), (0.4, 0.5, "within"), (0.5, 0.5, "within"), (9.0, None, "within")],
 )
 def test_the_shape_of_a_difference_tells_whether_it_is_chance(value, half, kind):
-    drawn = difference_chart([Difference("x", value, half)], title="t", description="d", axis="a")
-    marks = [e.get("class") for e in parse(drawn).iter() if "mark" in (e.get("class") or "").split()]
+    drawn = draw_difference("x", value, half)
+    marks = [e.get("class") for e in drawing(drawn).iter() if "mark" in (e.get("class") or "").split()]
     assert marks == [f"mark {kind}"]
 
 
 def test_zero_is_always_on_a_chart_of_differences():
-    drawn = difference_chart([Difference("x", 5.0, 0.1)], title="t", description="d", axis="a")
+    drawn = draw_difference("x", 5.0, 0.1)
     zero = float(find(drawn, "line", "zero")[0].get("x1"))
     interval = find(drawn, "line", "interval")[0]
     assert zero < float(interval.get("x1")) < float(interval.get("x2"))
 
 
 def test_before_and_after_are_joined():
-    drawn = before_after_chart(
-        [("a", [20.0, 60.0]), ("b", [None, 50.0])], title="t", description="d", axis="%", high=100.0
-    )
+    drawn = before_after_chart([("a", [20.0, 60.0]), ("b", [50.0])], ("one", "two"), title="t", axis="%", caption="c")
     points = find(drawn, "circle", "point")
     joint = find(drawn, "line", "joint")[0]
     assert len(points) == 3
@@ -145,8 +155,7 @@ def draw_map(values, names_, digits=0):
         names_,
         title="t",
         description="d",
-        row_axis="true",
-        column_axis="taken for",
+        axis_names=("true", "taken for"),
         high=100.0,
         digits=digits,
     )
@@ -173,9 +182,9 @@ def test_missing_cells_stay_empty():
 
 
 def test_every_point_of_a_scatter_is_drawn_once_and_neighbors_differ_in_shape():
-    labels = [n % 3 for n in range(30)]
-    x, y = [float(n) for n in range(30)], [float(-n) for n in range(30)]
-    drawn = scatter_chart(x, y, labels, ["a", "b", "c"], title="t", description="d")
+    labels = tuple(n % 3 for n in range(30))
+    x, y = tuple(float(n) for n in range(30)), tuple(float(-n) for n in range(30))
+    drawn = scatter_chart(Panel("t", "before", ("a", "b", "c"), labels, x, y))
     paths = find(drawn, "path", "dot")
     assert [len(re.findall("M", path.get("d"))) for path in paths] == [10, 10, 10]
     assert len({re.sub(r"M[\d.]+ [\d.]+", "", path.get("d").split("M")[1]) for path in paths}) == 3
@@ -184,9 +193,8 @@ def test_every_point_of_a_scatter_is_drawn_once_and_neighbors_differ_in_shape():
 
 
 def test_a_bin_on_the_diagonal_has_no_gap():
-    drawn = reliability_chart(
-        [(0.5, 0.5, 0.5), (0.9, 0.7, 0.5), (0.1, 0.9, 0.0)], title="t", description="d", ece=0.1, series=1
-    )
+    bins = tuple(CalibrationBin(*each) for each in ((0.5, 0.5, 0.5), (0.9, 0.7, 0.5), (0.1, 0.9, 0.0)))
+    drawn = reliability_chart(CalibrationRow("m", "t", 1, 20.0, 0.1, bins), 1)
     gaps = [abs(float(e.get("y1")) - float(e.get("y2"))) for e in find(drawn, "line", "gap")]
     assert gaps[0] == pytest.approx(0.0, abs=0.02)
     assert gaps[1] > 10
@@ -200,22 +208,18 @@ def test_any_names_give_well_formed_drawings_without_scripts(words, value):
     words = [*words, HOSTILE]
     share = min(100.0, abs(value))
     drawings = [
-        draw_bars([BarGroup(word, (Bar(word, share, None, 0),)) for word in words]),
-        difference_chart(
-            [Difference(word, value, 1.0) for word in words], title=HOSTILE, description=HOSTILE, axis="a"
-        ),
-        before_after_chart([(word, [share]) for word in words], title=HOSTILE, description="", axis="a", high=100.0),
+        bar_chart({word: [Bar(word, share, None, 0)] for word in words}, words, title=HOSTILE, axis=HOSTILE),
+        difference_chart([PairedRow(HOSTILE, HOSTILE, word, 1, value, 1.0, 0.5) for word in words]),
+        before_after_chart([(word, [share]) for word in words], words, title=HOSTILE, axis="a", caption=HOSTILE),
         draw_lines([Line(word, ((0.0, value), (1.0, 0.0)), marked=True) for word in words]),
         draw_map([[share] * len(words)] * len(words), words),
-        scatter_chart([value], [value], [0], words, title=HOSTILE, description="d"),
+        scatter_chart(Panel(HOSTILE, "before", tuple(words), (0,), (value,), (value,))),
     ]
     for drawing in drawings:
         assert is_accessible(drawing)
         assert not list(parse(drawing).iter("script"))
-    legends = [bar_legend([(w, 0) for w in words]), point_legend(words), scatter_legend(words)]
-    legends.append(line_legend([Line(w, ()) for w in words]))
-    for legend in legends:
-        assert len(parse(legend).findall("li")) == len(words)
+    for legend in (drawings[0], drawings[2], drawings[3], scatter_legend(words)):
+        assert len(list(parse(legend).iter("li"))) == len(words)
 
 
 def test_long_names_are_cut_and_told_in_full():
@@ -226,4 +230,4 @@ def test_long_names_are_cut_and_told_in_full():
 
 def test_figures_carry_their_captions():
     assert parse(figure("<p>x</p>", "a < b", wide=True)).find("figcaption").text == "a < b"
-    assert swatches([]) == ""
+    assert swatches([]) == figures([]) == ""

@@ -7,7 +7,10 @@ import pytest
 from oracles import report_inputs
 
 from cplsr.errors import InputError
+from cplsr.records.analysis import Analysis
 from cplsr.records.public import public_path
+from cplsr.records.results import Results
+from cplsr.report.material import Ablation, Training
 from cplsr.report.sources import gather
 
 
@@ -17,9 +20,12 @@ def everything(tmp_path):
 
 
 def kinds(material):
-    return tuple(
-        len(part) for part in (material.evaluations, material.trainings, material.analyses, material.ablations)
-    )
+    return tuple(len(material.of(kind)) for kind in (Results, Training, Analysis, Ablation))
+
+
+def only(material, kind):
+    [(_, record)] = material.of(kind)
+    return record
 
 
 def test_a_folder_is_searched_one_level_deep(everything):
@@ -59,22 +65,22 @@ def test_nothing_is_taken_twice(everything):
 
 def test_the_contents_arrive(everything):
     material = gather([everything])
-    training, analysis = material.trainings[0], material.analyses[0].analysis
+    training, analysis = only(material, Training), only(material, Analysis)
     assert len(training.steps) == 60
     assert [episode for episode, _, _ in training.validations] == [0, 20, 40, 60]
-    assert len(training.distances) == 6
+    assert len(training.metrics[-1].distance_from_identity) == 6
     assert analysis.domains["landcover"].after.within_between == pytest.approx(2.1)
     assert (analysis.domains["landcover"].drift.cosine, analysis.domains["landcover"].drift.shift) == (0.987, 0.065)
     assert [panel.stage for panel in analysis.panels] == ["before", "after"] * 2
     assert analysis.attention[0].png.startswith(b"\x89PNG")
-    assert [str(row[0].text) for row in material.ablations[0].table.rows] == ["frozen", "CP + PE + SST", "AttnScale"]
+    assert [run.row for run in only(material, Ablation).runs] == ["frozen", "CP + PE + SST", "AttnScale"]
     assert len(material.files) == 1 + 2 + 3 + 3
 
 
 def test_rows_stand_as_in_the_ablations_own_table(everything):
     (everything / "ablation" / "table.csv").write_text("row,leaf\nAttnScale,1\nfrozen,2\nCP + PE + SST,3\n")
-    rows = gather([everything / "ablation"]).ablations[0].table.rows
-    assert [row[0].text for row in rows] == ["AttnScale", "frozen", "CP + PE + SST"]
+    runs = only(gather([everything / "ablation"]), Ablation).runs
+    assert [run.row for run in runs] == ["AttnScale", "frozen", "CP + PE + SST"]
 
 
 def test_what_is_infinite_is_null_in_the_file(tmp_path):
@@ -83,7 +89,7 @@ def test_what_is_infinite_is_null_in_the_file(tmp_path):
     content["heads"][0]["condition"] = None
     content["domains"]["leaf"]["drift"]["shift"] = None
     del content["domains"]["landcover"]["drift"]  # written before there was one
-    analysis = gather([report_inputs.write_analysis(tmp_path / "a", content)]).analyses[0].analysis
+    analysis = only(gather([report_inputs.write_analysis(tmp_path / "a", content)]), Analysis)
     assert analysis.domains["leaf"].before.within_between == float("inf")
     assert analysis.heads[0].condition == float("inf")
     assert analysis.domains["landcover"].drift is None
@@ -137,7 +143,7 @@ def test_damaged_runs(everything):
     metrics.write_text('{"episode": 1, "loss": "low", "images_per_second": 2}\n')
     refuses(everything / "run", r"metrics\.jsonl is not the metrics of a run .*not text, in \[0\]\.loss$")
     metrics.unlink()
-    assert gather([everything / "run"]).trainings[0].steps == []
+    assert only(gather([everything / "run"]), Training).steps == []
     (everything / "run" / "run.json").write_text('{"settings": []}')
     refuses(everything / "run", r"run\.json is not a run .*a table was wanted, not a list, in settings$")
 

@@ -7,16 +7,9 @@ from oracles import report_inputs
 
 from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.records.run import TrainingRun, read_metrics
+from cplsr.report.estimates import average_difference
 from cplsr.report.material import Material, Training
-from cplsr.report.summary import (
-    average_difference,
-    duration,
-    evaluation_words,
-    gain_words,
-    remarks,
-    tiles,
-    training_words,
-)
+from cplsr.report.summary import duration, evaluation_words, gain_words, remarks, tiles, training_words
 
 
 def results_with(differences, half=0.3, shots=(1,)):
@@ -82,11 +75,11 @@ def test_tiles_call_chance_chance():
 
 
 def read_run(folder):
-    return Training("run", TrainingRun.read(folder), tuple(read_metrics(folder)))
+    return Training(TrainingRun.read(folder), tuple(read_metrics(folder)))
 
 
 def test_a_training_in_words(tmp_path):
-    words = training_words(read_run(report_inputs.write_run(tmp_path / "run", episodes=60)))
+    words = training_words("run", read_run(report_inputs.write_run(tmp_path / "run", episodes=60)))
     assert "training a coalescent adapter on 64 classes (2,560 images) for 60 base episodes" in words
     assert "went from 51.40 % to 53.40 %" in words
     assert "53.40 % at its best, after 60 episodes." in words
@@ -95,9 +88,7 @@ def test_a_training_in_words(tmp_path):
 def test_flags_come_first_each_once(tmp_path):
     run = read_run(report_inputs.write_run(tmp_path / "run", finished=False))
     evaluation = report_inputs.results(flags=("leaf: a sample",))
-    from cplsr.report.material import Evaluation
-
-    found = remarks(Material((Evaluation("a", evaluation), Evaluation("b", evaluation)), (run,)))
+    found = remarks(Material((("a", evaluation), ("b", evaluation), ("run", run))))
     assert found == [
         "leaf: a sample",
         "run: the training is not finished; figures are those so far.",
@@ -106,10 +97,8 @@ def test_flags_come_first_each_once(tmp_path):
 
 
 def test_a_sample_of_the_benchmark_is_a_remark():
-    from cplsr.report.material import Evaluation
-
     results = report_inputs.results(("EuroSAT",), backbone=report_inputs.VIT_S16)
-    assert remarks(Material((Evaluation("a", results),))) == [
+    assert remarks(Material((("a", results),))) == [
         "EuroSAT: the data is a sample (420 of 27,000 images): not comparable"
     ]
 

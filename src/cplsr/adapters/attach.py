@@ -14,10 +14,26 @@ from cplsr.errors import InputError
 
 
 def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
-    """Put a new adapter on `backbone`, in place; from then on the trainable parameters are exactly the adapter's.
+    """Put a new adapter on a backbone, in place.
 
-    kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora` or `full`; its options are
-    those of the class of that name in `cplsr.adapters`.
+    From then on the trainable parameters of the backbone are exactly the adapter's.
+
+    Args:
+        backbone: the backbone to change; it must not carry an adapter yet.
+        kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora` or `full`.
+        **options: the options of that kind: the arguments of its class in `cplsr.adapters`.
+
+    Returns:
+        The same backbone.
+
+    Raises:
+        InputError: the backbone carries an adapter already, or the kind or an option is not known.
+
+    Example:
+        >>> from cplsr import attach, load_backbone
+        >>> backbone = attach(load_backbone("embedded"), "coalescent", sharing="shared")
+        >>> sum(p.numel() for p in backbone.parameters() if p.requires_grad)  # 6 layers, one 64 x 64 matrix each
+        24576
     """
     if backbone.adapter is not None:
         raise InputError(
@@ -33,7 +49,20 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
 
 
 def detach(backbone: Backbone) -> Backbone:
-    """Take the adapter off, in place; the backbone is frozen as before. Without an adapter nothing happens."""
+    """Take the adapter off a backbone, in place: the backbone is as frozen as it was when it was loaded.
+
+    Args:
+        backbone: the backbone to change; if it carries no adapter, nothing happens.
+
+    Returns:
+        The same backbone.
+
+    Example:
+        >>> from cplsr import attach, detach, load_backbone
+        >>> backbone = attach(load_backbone("embedded"), "residual")
+        >>> any(p.requires_grad for p in detach(backbone).parameters())
+        False
+    """
     if backbone.adapter is not None:
         adapter_of(backbone).uninstall(backbone)
         backbone.adapter = None
@@ -42,7 +71,24 @@ def detach(backbone: Backbone) -> Backbone:
 
 
 def merge(backbone: Backbone) -> Backbone:
-    """A new backbone with the adapter folded into its weights and none attached; the old one is left untouched."""
+    """Make a copy of a backbone whose weights contain its adapter, so that the copy needs none.
+
+    Args:
+        backbone: a backbone with an adapter; it is left untouched.
+
+    Returns:
+        A new backbone that gives the same embeddings, up to rounding.
+
+    Raises:
+        InputError: there is no adapter, or one of a kind that no weights can express.
+
+    Example:
+        >>> from cplsr import attach, load_backbone, merge
+        >>> backbone = attach(load_backbone("embedded"), "coalescent", init="near_identity")
+        >>> merged = merge(backbone)
+        >>> merged.adapter is None, merged.fingerprint == backbone.fingerprint
+        (True, False)
+    """
     if backbone.adapter is None:
         raise InputError("there is no adapter on the backbone to merge: attach or load one first")
     merged = copy.deepcopy(backbone)
@@ -54,7 +100,11 @@ def merge(backbone: Backbone) -> Backbone:
 
 
 def adapter_of(backbone: Backbone) -> Adapter:
-    """The adapter on a backbone; an error where there is none."""
+    """Return the adapter that a backbone carries.
+
+    Raises:
+        InputError: it carries none.
+    """
     if not isinstance(backbone.adapter, Adapter):
         raise InputError("there is no adapter on the backbone: attach or load one first")
     return backbone.adapter

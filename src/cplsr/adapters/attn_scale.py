@@ -14,8 +14,11 @@ from cplsr.adapters.residual import Residual
 class AttnScale(Adapter):
     """softmax(A ⊙ Q Kᵀ / √d_k) V with A (heads, tokens, tokens) in every layer, all ones at the start.
 
-    residual: also the vectors of the domain residual adapter, as in AttnScale's source; the paper leaves them out.
     The size of A fixes the number of tokens, hence the image size.
+
+    Args:
+        shape: of the backbone.
+        residual: also learn the vectors of the domain residual adapter, as AttnScale's authors do; the paper does not.
     """
 
     kind: ClassVar[str] = "attn_scale"

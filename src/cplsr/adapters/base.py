@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import torch
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.fingerprint import fingerprint_of
-from cplsr.backbones.points import Points
 from cplsr.errors import InputError
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What an adapter has to know of the backbone it is made for."""
+    """The numbers of a backbone that the sizes of an adapter's parameters depend on."""
 
     layers: int
     heads: int
@@ -38,24 +38,32 @@ class Shape:
         )
 
 
-class Adapter(Points, ABC):
-    """Trainable parameters that act at some of the `Points` of every block.
+class Adapter(BlockPoints, ABC):
+    """Trainable parameters that act at some of the `BlockPoints` of every block.
 
     A kind of adapter is one file with one final subclass: a constructor that takes a `Shape` and keyword options and
     makes the parameters in layer order, the points it overrides, and `fold` if it can disappear into the weights.
+
+    Attributes:
+        kind: the name by which `attach` knows it.
+        options: the constructor's options as they were given, defaults included.
     """
 
     kind: ClassVar[str]
     options: dict[str, Any]
 
     def install(self, backbone: Backbone) -> None:
-        """Change modules of the backbone where points do not suffice (most kinds need nothing here)."""
+        """Change modules of the backbone, where overriding points is not enough; most kinds need nothing here."""
 
     def uninstall(self, backbone: Backbone) -> None:
         """Undo `install`."""
 
     def fold(self, backbone: Backbone) -> None:
-        """Write the adapter's effect into the weights of `backbone`, which is a copy made for it."""
+        """Write the adapter's effect into the weights of `backbone`, which is a copy made for it.
+
+        Raises:
+            InputError: adapters of this kind have no equivalent in the weights.
+        """
         raise InputError(f"{self.kind!r} has no equivalent in the backbone's weights and cannot be merged")
 
     @property
@@ -66,5 +74,5 @@ class Adapter(Points, ABC):
 
 
 def seeded(seed: int) -> torch.Generator:
-    """A random stream of its own for the start values of an adapter."""
+    """Make a random stream for the start values of an adapter, apart from torch's global one."""
     return torch.Generator().manual_seed(seed)

@@ -33,10 +33,34 @@ def coalescent_from_update(
 
     Weights and biases are as `nn.Linear` stores them. They are those of one head, (d_k, D) and (d_k,); or of several,
     (heads, d_k, D); or, with `heads`, of a whole layer, (heads·d_k, D). Biases count as one more row of W.
+    C is exact only if the new columns lie in the span of the old ones; it is the best approximation otherwise. (The
+    derivation in the paper needs X†X = I, which fewer tokens than dimensions do not give.)
 
-    residual = ‖W_q C W_kᵀ − W̄_q W̄_kᵀ‖_F / ‖W̄_q W̄_kᵀ − W_q W_kᵀ‖_F, with W̄ = W + ΔW: 0 when C does all of the update, 1
-    when it does none. C is exact only if the new columns lie in the span of the old ones; it is the best approximation
-    otherwise. (The derivation in the paper needs X†X = I, which fewer tokens than dimensions do not give.)
+    Args:
+        W_q: weight of the query projection.
+        W_k: weight of the key projection.
+        dW_q: what is added to `W_q`.
+        dW_k: what is added to `W_k`.
+        b_q: bias of the query projection, if it has one.
+        b_k: bias of the key projection, if it has one.
+        db_q: what is added to `b_q`.
+        db_k: what is added to `b_k`.
+        heads: how many heads the rows of the weights belong to, if they are those of a whole layer.
+
+    Returns:
+        C, and residual = ‖W_q C W_kᵀ − W̄_q W̄_kᵀ‖_F / ‖W̄_q W̄_kᵀ − W_q W_kᵀ‖_F with W̄ = W + ΔW: 0 when C does all of the
+        update, 1 when it does none.
+
+    Raises:
+        InputError: the shapes do not fit each other.
+
+    Example:
+        >>> import torch
+        >>> from cplsr import coalescent_from_update
+        >>> W = torch.eye(3, 5)  # one head: d_k = 3, D = 5
+        >>> C, residual = coalescent_from_update(W, W, W, torch.zeros(3, 5))  # the query projection is doubled
+        >>> torch.allclose(C, 2 * torch.eye(3)), round(float(residual), 6)
+        (True, 0.0)
     """
     single = heads is None and W_q.ndim == 2
     q, dq = _with_bias(W_q, b_q, heads), _with_bias(dW_q, db_q, heads)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from cplsr.adapters.base import Adapter, Shape, seeded
 from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.families import Block
-from cplsr.backbones.points import Points
 from cplsr.backbones.pooling import chosen_layers
 from cplsr.errors import InputError
 from cplsr.settings.numbers import Seed
@@ -24,14 +24,19 @@ Matrices = Float[Tensor, "heads head_dim head_dim"]
 class Coalescent(Adapter):
     """softmax(Q C Kᵀ / √d_k) V with a learnable C between query and key (Eq. 3).
 
-    sharing: `per_head`, one d_k x d_k matrix per head of a layer, or `shared`, one for all its heads.
-    constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
-        (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
-    init: `identity`, so that step 0 is the frozen model, or `near_identity`: off-diagonal normal with std 0.02.
-    layers: the blocks that get one; default all.
+    C is a right factor of the query projection, so it is applied to the weights or to the tokens, whichever is cheaper
+    (`query_projection`), and can be folded into the weights. In backbones with rotary positions it acts on the rotated
+    queries and cannot be folded.
 
-    C is a right factor of the query projection, so it is applied to the weights or the tokens, whichever is cheaper
-    (`query_projection`), and can be folded away. Behind a rotary position it acts on the rotated queries, and cannot.
+    Args:
+        shape: of the backbone.
+        sharing: `per_head`, one d_k x d_k matrix for each head of a layer, or `shared`, one for all its heads.
+        constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
+            (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
+        init: `identity`, so that training starts at the frozen model, or `near_identity`, where the entries beside the
+            diagonal are normal with standard deviation 0.02.
+        layers: the blocks that get a C; default all.
+        seed: of the start values of `near_identity`.
     """
 
     kind: ClassVar[str] = "coalescent"
@@ -59,7 +64,7 @@ class Coalescent(Adapter):
         )
 
     def projection(self, layer: int) -> Matrices | None:
-        """C of a layer as it acts, (heads or 1, d_k, d_k); `None` where the layer has none."""
+        """C of a layer as attention uses it, (heads or 1, d_k, d_k); `None` where the layer has none."""
         if str(layer) not in self.C:
             return None
         stored = self.C[str(layer)]
@@ -76,20 +81,20 @@ class Coalescent(Adapter):
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
-    def settle(self, blocks: Sequence[Block]) -> Points:
-        """Without a rotary position: W_q C of every layer computed once, for all the batches of a forward pass."""
+    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
+        """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
         if self.rotary:
             return self
-        prepared = {}
+        queries = {}
         for layer, block in enumerate(blocks):
             C = self._per_head(layer)
             if C is not None:
                 linear: Any = block.attention.q_proj
-                prepared[layer] = prepare_query(linear.weight, linear.bias, C)
-        return _Settled(prepared)
+                queries[layer] = prepare_query(linear.weight, linear.bias, C)
+        return _Prepared(queries)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Behind a rotary position: softmax(R(Q) C R(K)ᵀ / √d_k) V."""
+        """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
         C = self._per_head(layer) if self.rotary else None
         if C is not None:
             queries = queries @ C.to(queries.dtype)
@@ -116,16 +121,16 @@ class Coalescent(Adapter):
         return None if C is None else C.expand(self.heads, -1, -1)
 
 
-class _Settled(Points):
-    """Coalescent projections whose C does not change any more before the forward pass is over."""
+class _Prepared(BlockPoints):
+    """Coalescent projections during one forward pass, in which C does not change."""
 
-    def __init__(self, prepared: dict[int, PreparedQuery]) -> None:
+    def __init__(self, queries: dict[int, PreparedQuery]) -> None:
         super().__init__()
-        self.prepared = prepared
+        self.queries = queries
 
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
-        return project_query(x, self.prepared[layer]) if layer in self.prepared else projection(x)
+        return project_query(x, self.queries[layer]) if layer in self.queries else projection(x)
 
 
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:

@@ -13,11 +13,10 @@ from cplsr.errors import InputError
 
 
 class Full(Adapter):
-    """All weights of the backbone, trained in place: what most published methods do, and what coalescent projections
-    are measured against.
+    """All weights of the backbone, trained in place, as most published methods do.
 
     The parameters here are the backbone's own, so a stored adapter of this kind is as large as the backbone and fits
-    one image size. Taking it off brings the weights back that it found.
+    one image size. Detaching it restores the weights from before.
     """
 
     kind: ClassVar[str] = "full"
@@ -41,5 +40,5 @@ class Full(Adapter):
             backbone.model.get_parameter(name).data.copy_(value)
 
     def fold(self, backbone: Backbone) -> None:
-        """Nothing is left to write: the weights hold it already. Only what came before is forgotten."""
+        """Forget the earlier values; the weights of the backbone are the trained ones already."""
         self._before.clear()

@@ -22,7 +22,11 @@ KINDS = {
 
 
 def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter:
-    """Build an adapter of a kind; its options as they were given, defaults included, are kept on it."""
+    """Build an adapter of a kind for a backbone of this shape, and keep its options, defaults included, on it.
+
+    Raises:
+        InputError: the kind or an option is not known, or a value does not fit.
+    """
     cls = _class_of(kind)
     adapter = cls(shape, **check_options(kind, options))
     defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
@@ -31,7 +35,11 @@ def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter
 
 
 def check_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as adapters of a kind take them; an unknown kind or option or a wrong value is an error."""
+    """Return the options of an adapter, converted to the types that its kind declares.
+
+    Raises:
+        InputError: the kind or an option is not known, or a value does not fit.
+    """
     return fit_arguments(_class_of(kind), options, f"the adapter {kind!r}", "shape")
 
 

@@ -16,9 +16,15 @@ _TARGETS = ("q_proj", "k_proj")
 
 
 class Lora(Adapter):
-    """W + (alpha / rank) B A for W_q and W_k of every layer: what a user would reach for first.
+    """W + (alpha / rank) B A for W_q and W_k of every layer, the best-known small adapter, by peft's layers.
 
-    rank, alpha: as in peft, whose layers do the work; A starts random, B zero, so that step 0 is the frozen model.
+    A starts random and B zero, so that training starts at the frozen model.
+
+    Args:
+        shape: of the backbone.
+        rank: columns of B and rows of A.
+        alpha: factor of the product, divided by `rank`.
+        seed: of the start values of A.
     """
 
     kind: ClassVar[str] = "lora"

@@ -15,11 +15,15 @@ from cplsr.settings.numbers import Seed
 class SoftPrompts(Adapter):
     """`length` learnable tokens put into every layer before its first norm, normal with std 1/√d at the start.
 
-    mode: `accumulate`, where the tokens grow by `length` in every layer as in the paper's text, or `replace`, where
-        each layer drops the last layer's prompts for its own.
+    They stand between the class token and the rest, so that the class token stays first and the patches last. Attention
+    does not depend on the order of tokens but for rotary positions, which only the patches have.
 
-    They stand between the class token and the rest, so that the class token stays first and the patches last; without
-    a rotary position the order of tokens does not matter to attention, and with one it is the patches that count.
+    Args:
+        shape: of the backbone.
+        length: how many tokens each layer learns.
+        mode: `accumulate`, where every layer adds `length` tokens as in the paper's text, or `replace`, where each
+            layer puts its own in the place of the last layer's.
+        seed: of the start values.
     """
 
     kind: ClassVar[str] = "soft_prompts"

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.backbones.backbone import Backbone
-from cplsr.environment import is_offline, versions
-from cplsr.errors import InputError
+from cplsr.environment import versions, why_not_downloaded
+from cplsr.errors import InputError, first_line
 from cplsr.files import access_like_folder, new_folder
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
 
@@ -22,9 +22,28 @@ TENSORS = "adapter.safetensors"
 
 
 def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
-    """Write the backbone's adapter to the folder `path`, whole or not at all.
+    """Write the adapter of a backbone to a folder, whole or not at all.
 
-    info: anything worth keeping with it that json can hold: training settings, metrics.
+    Args:
+        backbone: the backbone that carries the adapter.
+        path: the folder to write; an older adapter there is replaced.
+        **info: anything worth keeping with it that JSON can hold, such as training settings and metrics.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: there is no adapter, or the folder is not empty and holds something else.
+
+    Example:
+        >>> import tempfile
+        >>> from cplsr import attach, load_adapter, load_backbone, save_adapter
+        >>> trained = attach(load_backbone("embedded"), "coalescent")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = save_adapter(trained, f"{folder}/mine", accuracy=0.9)
+        ...     loaded = load_adapter(load_backbone("embedded"), path)
+        >>> loaded.adapter_fingerprint == trained.adapter_fingerprint
+        True
     """
     adapter = adapter_of(backbone)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in adapter.state_dict().items()}
@@ -49,10 +68,19 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
 
 
 def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
-    """Attach a stored adapter, in place.
+    """Attach a stored adapter to a backbone, in place.
 
-    source: an adapter folder, a run folder that holds one, or a hub repository (`hf:user/name` or `user/name`).
-    Another backbone than the one it was trained on is a warning; other shapes are an error.
+    It warns if the adapter was trained on another backbone of the same shapes.
+
+    Args:
+        backbone: the backbone to change; it must not carry an adapter yet.
+        source: an adapter folder, a run folder that holds one, or a hub repository (`hf:user/name` or `user/name`).
+
+    Returns:
+        The same backbone.
+
+    Raises:
+        InputError: there is no readable adapter at `source`, or it does not fit the shapes of the backbone.
     """
     stored = read_adapter_info(source)
     tensors = _read_tensors(stored)
@@ -77,7 +105,11 @@ def read_adapter_info(source: str | Path) -> AdapterInfo:
 
 
 def find_adapter(source: str | Path) -> Path:
-    """The adapter folder that `source` names: itself, the `adapter` in a run folder, or a copy from the hub."""
+    """Find the adapter folder that `source` names: itself, the `adapter` in a run folder, or a copy from the hub.
+
+    Raises:
+        InputError: there is none, here or on the hub.
+    """
     text = str(source)
     if not text.startswith("hf:"):
         path = Path(text).expanduser()
@@ -92,7 +124,20 @@ def find_adapter(source: str | Path) -> Path:
 
 
 def push_adapter(path: str | Path, repository: str, *, private: bool = False, token: str | None = None) -> str:
-    """Upload a stored adapter to the hub repository `user/name`, made if missing; returns its address."""
+    """Upload a stored adapter to the Hugging Face hub.
+
+    Args:
+        path: an adapter folder, or a run folder that holds one.
+        repository: `user/name`; it is made if it does not exist.
+        private: whether a new repository is private.
+        token: your access token; default: the one you are logged in with.
+
+    Returns:
+        The address of the upload.
+
+    Raises:
+        InputError: there is no adapter at `path`, or the hub refused it.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -105,10 +150,9 @@ def push_adapter(path: str | Path, repository: str, *, private: bool = False, to
             repo_id=repository, folder_path=folder, allow_patterns=[TENSORS, DESCRIPTION], commit_message="Add adapter"
         )
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"the adapter could not be pushed to {repository!r} ({reason}): check the network, the name (user/name) "
-            "and that you are logged in (hf auth login)"
+            f"the adapter could not be pushed to {repository!r} ({first_line(error)}): check the network, the name "
+            "(user/name) and that you are logged in (hf auth login)"
         ) from error
     return str(result)
 
@@ -121,13 +165,9 @@ def _download(repository: str) -> Path:
     try:
         return Path(snapshot_download(repository, allow_patterns=[TENSORS, DESCRIPTION]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        why = (
-            "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
-        )
         raise InputError(
-            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and {why}: give a "
-            "local adapter or run folder"
+            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and "
+            f"{why_not_downloaded(error)}: give a local adapter or run folder"
         ) from error
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ from cplsr.records.analysis import (
     Stage,
 )
 from cplsr.reservation.moments import choose_statistics_images
+from cplsr.settings.analysis import AnalysisSettings
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -69,105 +71,91 @@ class _Seen:
     maps: Float[Tensor, "pictures heads side side"] | None
 
 
+Stages = dict[Stage, dict[str, _Seen]]
+"""What was seen of every domain, before adapting and after."""
+
+
 def analyze(
     backbone: Backbone,
     adapter_source: str | Path | None,
     domains: Mapping[str, Domain],
     base: Domain | None = None,
+    settings: AnalysisSettings = AnalysisSettings(),  # noqa: B008 (frozen)
     *,
     adapter_name: str | None = None,
-    images_per_class: int | None = 100,
-    shots: tuple[int, ...] = (1, 5),
-    way: int = 5,
-    seed: int = 0,
     cache: EmbeddingCache | None = None,
-    umap: bool = False,
-    attention_images: int = 0,
-    entropy_images: int = 32,
-    cost: bool = False,
     batch_size: int = 64,
     workers: int | None = None,
     strict: bool = False,
 ) -> Analysis:
     """Measure the frozen backbone, and a stored adapter on it, on target domains and on the base domain.
 
-    domains: target domains by the name they get in the results.
-    base: the domain of training; it is measured too, and the distance of every target from it.
-    images_per_class: at most so many images of each class, drawn by `seed`; `None` takes all.
-    cache: where embeddings are looked up and kept; `None` keeps none.
-    umap: also coordinates in two dimensions. cost: also what adapters cost at several image sizes, timed here.
-    attention_images: of how many images of each domain to make pictures of attention.
-    entropy_images: over how many images of each domain the entropy of attention is averaged.
+    Args:
+        backbone: a backbone without an adapter.
+        adapter_source: where the adapter is stored; `None` looks at the frozen backbone alone.
+        domains: target domains by the name they get in the results.
+        base: the domain of training; it is measured too, and the distance of every target from it.
+        settings: which images are looked at, and what else is measured.
+        adapter_name: what the adapter is called; the name of its folder where none is given.
+        cache: where embeddings are looked up and kept; `None` keeps none.
+        batch_size: images that are embedded together.
+        workers: processes that read images; `None` takes as many as there are cores.
+        strict: whether an image that cannot be read is an error.
+
+    Raises:
+        InputError: there is nothing to look at, or too little of it.
     """
-    settings = {
-        "images_per_class": images_per_class, "shots": list(shots), "way": way, "seed": seed, "umap": umap,
-        "attention_images": attention_images, "entropy_images": entropy_images, "cost": cost,
-        "proxy_images": PROXY_IMAGES, "proxy_folds": PROXY_FOLDS,
-    }  # fmt: skip
     _check_request(backbone, domains, base, settings)
     stored = None if adapter_source is None else read_adapter_info(adapter_source)
-    chosen, base_name = _choose(domains, base, images_per_class, seed)
-    samples = {
-        name: _sample(domain, backbone.image_size, max(entropy_images, attention_images), seed)
-        for name, domain in chosen.items()
-    }
+    chosen, base_name = _choose(domains, base, settings)
+    samples = {name: _sample(domain, backbone.image_size, settings) for name, domain in chosen.items()}
+    embed = partial(embed_domain, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
 
-    bar = progress_bar(len(chosen) * (1 if stored is None else 2), "looking at attention", unit="domain")
+    def look() -> dict[str, _Seen]:
+        with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
+            return {name: _look(backbone, embed(chosen[name]), samples[name], settings, bar) for name in chosen}
 
-    def look(name: str) -> _Seen:
-        pixels = samples[name].pixels
-        seen = _Seen(
-            embed_domain(backbone, chosen[name], batch_size=batch_size, workers=workers, strict=strict, cache=cache),
-            attention_entropy(backbone, pixels[:entropy_images]),
-            cls_attention(backbone, pixels[:attention_images]) if attention_images else None,
-        )
-        bar.update()
-        return seen
-
-    seen: dict[Stage, dict[str, _Seen]] = {"before": {name: look(name) for name in chosen}}
-    adapter: AnalyzedAdapter | None = None
-    heads: tuple[HeadChange, ...] = ()
-    if stored is not None:
-        seen["after"], told, heads = _with_adapter(backbone, stored, chosen, look)
-        adapter = {"name": adapter_name or stored.folder.name, **told}
-        heads = _with_entropy_change(heads, seen)
-    bar.close()
-    notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, cost), *_use_same_images(chosen, seen, way)]
+    seen, adapter, heads = _before_and_after(backbone, stored, adapter_name, look)
+    notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, settings.cost)]
+    notes += _use_same_images(chosen, seen, settings.way)
     return Analysis(
         backbone=backbone.description(),
         adapter=adapter,
         versions=versions(),
-        settings={**settings, "base": base_name, "data": {name: _describe(domain) for name, domain in chosen.items()}},
+        settings=_described(settings, chosen, base_name),
         domains={name: _measure_domain(name, seen, base_name, settings) for name in chosen},
         heads=heads,
-        cost=cost_rows(backbone) if cost else (),
-        umap=UMAP if umap else None,
-        panels=_panels(seen) if umap else (),
+        cost=cost_rows(backbone) if settings.cost else (),
+        umap=UMAP if settings.umap else None,
+        panels=_panels(seen) if settings.umap else (),
         attention=_pictures(samples, seen),
         notes=tuple(notes),
     )
 
 
 def _check_request(
-    backbone: Backbone, domains: Mapping[str, Domain], base: Domain | None, settings: dict[str, Any]
+    backbone: Backbone, domains: Mapping[str, Domain], base: Domain | None, settings: AnalysisSettings
 ) -> None:
     if not domains and base is None:
         raise InputError("there is no domain to analyze: give at least one target or the base domain")
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
-    if not settings["shots"] or min(settings["shots"]) < 1:
-        raise InputError(f"shots are {settings['shots']}: give at least one, each at least 1")
-    if settings["entropy_images"] < 1 or settings["attention_images"] < 0:
-        raise InputError(
-            f"attention of {settings['entropy_images']} images and pictures of {settings['attention_images']} were "
-            "asked for: give at least 1 and at least 0"
-        )
-    if settings["umap"]:
+    if settings.umap:
         require_umap()
 
 
+def _described(settings: AnalysisSettings, chosen: Mapping[str, Domain], base_name: str | None) -> dict[str, Any]:
+    """All that decides the figures, for analysis.json."""
+    data = {
+        name: {"name": domain.name, "classes": len(domain.classes), "fingerprint": domain.fingerprint}
+        for name, domain in chosen.items()
+    }
+    proxy = {"proxy_images": PROXY_IMAGES, "proxy_folds": PROXY_FOLDS}
+    return {**asdict(settings), **proxy, "base": base_name, "data": data}
+
+
 def _choose(
-    domains: Mapping[str, Domain], base: Domain | None, images_per_class: int | None, seed: int
+    domains: Mapping[str, Domain], base: Domain | None, settings: AnalysisSettings
 ) -> tuple[dict[str, Domain], str | None]:
     """The images to look at, the base domain's first, and its name."""
     named = dict(domains)
@@ -177,19 +165,29 @@ def _choose(
         named = {base_name: base, **domains}
     chosen = {}
     for name, domain in named.items():
-        generator = torch.Generator().manual_seed(seed)
-        rows = choose_statistics_images(torch.tensor(domain.labels), images_per_class, generator=generator)
+        generator = torch.Generator().manual_seed(settings.seed)
+        rows = choose_statistics_images(torch.tensor(domain.labels), settings.images_per_class, generator=generator)
         chosen[name] = domain.select(rows.numpy()).without_empty_classes()
     return chosen, base_name
 
 
-def _sample(domain: Domain, size: int, count: int, seed: int) -> _Sample:
-    indices = one_class_after_another(domain.labels, seed)[:count]
+def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> _Sample:
+    count = max(settings.entropy_images, settings.attention_images)
+    indices = one_class_after_another(domain.labels, settings.seed)[:count]
     batches = list(decode(domain, size, indices=indices, workers=0, description=f"reading {domain.name}"))
     if not any(len(batch.indices) for batch in batches):
         raise InputError(f"none of {len(indices)} images of {domain.name} can be read: see `cplsr data doctor`")
     names = tuple(domain.image_name(int(index)) for batch in batches for index in batch.indices)
     return _Sample(torch.cat([batch.pixels for batch in batches]), names)
+
+
+def _look(backbone: Backbone, embeddings: Embeddings, sample: _Sample, settings: AnalysisSettings, bar: Any) -> _Seen:
+    """Embeddings and attention of one domain, with what is on the backbone."""
+    entropy = attention_entropy(backbone, sample.pixels[: settings.entropy_images])
+    pictures = settings.attention_images
+    maps = cls_attention(backbone, sample.pixels[:pictures]) if pictures else None
+    bar.update()
+    return _Seen(embeddings, entropy, maps)
 
 
 def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int64[ndarray, "images"]:
@@ -202,30 +200,38 @@ def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int6
     return order[np.argsort(turn, kind="stable")]
 
 
-def _with_adapter(
-    backbone: Backbone, stored: AdapterInfo, chosen: Mapping[str, Domain], look: Callable[[str], _Seen]
-) -> tuple[dict[str, _Seen], AnalyzedAdapter, tuple[HeadChange, ...]]:
-    """Look at all domains with the adapter on, and at the adapter itself; it is taken off again."""
+def _before_and_after(
+    backbone: Backbone, stored: AdapterInfo | None, name: str | None, look: Callable[[], dict[str, _Seen]]
+) -> tuple[Stages, AnalyzedAdapter | None, tuple[HeadChange, ...]]:
+    """Look with the frozen backbone, then with the adapter on, and at the adapter itself; it is taken off again."""
+    seen: Stages = {"before": look()}
+    if stored is None:
+        return seen, None, ()
     load_adapter(backbone, stored.folder)
     try:
         adapter = adapter_of(backbone)
-        parameters = sum(parameter.numel() for parameter in adapter.parameters())
-        told = AnalyzedAdapter(kind=stored.kind, fingerprint=adapter.fingerprint, parameters=parameters)
+        about = AnalyzedAdapter(
+            name=name or stored.folder.name,
+            kind=stored.kind,
+            fingerprint=adapter.fingerprint,
+            parameters=sum(parameter.numel() for parameter in adapter.parameters()),
+        )
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
-        return {name: look(name) for name in chosen}, told, heads
+        seen["after"] = look()
     finally:
         detach(backbone)
+    return seen, about, _with_entropy_change(heads, seen)
 
 
-def _with_entropy_change(heads: tuple[HeadChange, ...], seen: dict[Stage, dict[str, _Seen]]) -> tuple[HeadChange, ...]:
+def _with_entropy_change(heads: tuple[HeadChange, ...], seen: Stages) -> tuple[HeadChange, ...]:
     """Every head with the change of its class token's entropy, averaged over the domains."""
     before, after = (torch.stack([s.entropy.cls for s in seen[stage].values()]).mean(0) for stage in seen)
     change = after - before
     return tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
 
 
-def _use_same_images(chosen: Mapping[str, Domain], seen: dict[Stage, dict[str, _Seen]], way: int) -> list[str]:
-    """Leave out, in place, images that one stage lacks and classes with a single one; returns remarks on the data."""
+def _use_same_images(chosen: Mapping[str, Domain], seen: Stages, way: int) -> list[str]:
+    """Leave out of `seen` what one stage lacks, and classes with a single image; returns remarks on the data."""
     notes = []
     for name, domain in chosen.items():
         stages = [by_name[name].embeddings for by_name in seen.values()]
@@ -247,19 +253,17 @@ def _use_same_images(chosen: Mapping[str, Domain], seen: dict[Stage, dict[str, _
     return notes
 
 
-def _measure_domain(
-    name: str, seen: dict[Stage, dict[str, _Seen]], base_name: str | None, settings: dict[str, Any]
-) -> DomainAnalysis:
+def _measure_domain(name: str, seen: Stages, base_name: str | None, settings: AnalysisSettings) -> DomainAnalysis:
     def measures(stage: Stage) -> Measures:
         own = seen[stage][name]
         moments = unit_moments(own.embeddings.vectors, own.embeddings.labels)
         proxy = None
         if base_name is not None and name != base_name:
             base_vectors = seen[stage][base_name].embeddings.vectors
-            proxy = proxy_distance(base_vectors, own.embeddings.vectors, seed=settings["seed"])
+            proxy = proxy_distance(base_vectors, own.embeddings.vectors, seed=settings.seed)
         return Measures(
             within_between=within_between(moments),
-            bound={shot: bound_terms(moments, shot=shot, way=settings["way"]) for shot in settings["shots"]},
+            bound={shot: bound_terms(moments, shot=shot, way=settings.way) for shot in settings.shots},
             proxy_distance=proxy,
             attention_entropy=own.entropy.cls.tolist(),
             attention_entropy_rows=own.entropy.rows.tolist(),
@@ -272,7 +276,7 @@ def _measure_domain(
     return DomainAnalysis(images, measures("before"), measures("after"), drift(vectors["before"], vectors["after"]))
 
 
-def _panels(seen: dict[Stage, dict[str, _Seen]]) -> tuple[Panel, ...]:
+def _panels(seen: Stages) -> tuple[Panel, ...]:
     panels = []
     with progress_bar(len(seen) * len(seen["before"]), "UMAP", unit="panel") as bar:
         for name in seen["before"]:
@@ -283,7 +287,7 @@ def _panels(seen: dict[Stage, dict[str, _Seen]]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def _pictures(samples: Mapping[str, _Sample], seen: dict[Stage, dict[str, _Seen]]) -> tuple[AttentionPicture, ...]:
+def _pictures(samples: Mapping[str, _Sample], seen: Stages) -> tuple[AttentionPicture, ...]:
     pictures = []
     for domain, stem in zip(samples, file_stems(list(samples)), strict=True):
         maps = [stage for by_name in seen.values() if (stage := by_name[domain].maps) is not None]
@@ -306,10 +310,6 @@ def file_stems(names: list[str]) -> list[str]:
             stem = f"{plain}_{number}"
         stems.append(stem)
     return stems
-
-
-def _describe(domain: Domain) -> dict[str, Any]:
-    return {"name": domain.name, "classes": len(domain.classes), "fingerprint": domain.fingerprint}
 
 
 def _adapter_notes(backbone: Backbone, stored: AdapterInfo | None, cost: bool) -> list[str]:

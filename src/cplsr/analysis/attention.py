@@ -10,8 +10,8 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.families import Block
-from cplsr.backbones.points import Points
 from cplsr.errors import InputError
 
 See = Callable[[int, Float[Tensor, "batch heads rows tokens"]], None]
@@ -34,7 +34,7 @@ class AttentionEntropy:
 def visit_attention(backbone: Backbone, images: Tensor, see: See) -> None:
     """Show the attention maps of every layer to `see(layer, maps)`, softmax and adapter included, in one pass."""
     adapter = backbone.adapter
-    backbone.adapter = _Observed(adapter or Points(), see)
+    backbone.adapter = _Observed(adapter or BlockPoints(), see)
     try:
         with torch.inference_mode():
             backbone.attention_maps(images)  # of the last layer, for which all the earlier ones have to run
@@ -79,17 +79,17 @@ def cls_attention(backbone: Backbone, images: Tensor, layer: int = -1) -> Float[
     return torch.cat(parts)
 
 
-class _Observed(Points):
+class _Observed(BlockPoints):
     """The points of an adapter, with every attention map shown to `see` on its way."""
 
-    def __init__(self, inner: Points, see: See) -> None:
+    def __init__(self, inner: BlockPoints, see: See) -> None:
         super().__init__()
         self.inner = inner
         self.see = see
 
-    def settle(self, blocks: Sequence[Block]) -> Points:
+    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """Observe what the adapter settles to."""
-        return _Observed(self.inner.settle(blocks), self.see)
+        return _Observed(self.inner.prepared(blocks), self.see)
 
     def enter(self, layer: int, tokens: Tensor) -> Tensor:
         """As the adapter does."""

@@ -30,7 +30,7 @@ PROMPT_LENGTHS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Variant:
-    """An adapter whose cost is told: its name in tables, kind and options; no kind is the frozen backbone."""
+    """An adapter whose cost is measured: its name in tables, kind and options; no kind is the frozen backbone."""
 
     name: str
     kind: str | None = None

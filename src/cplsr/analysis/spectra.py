@@ -29,7 +29,7 @@ def head_change(C: Float[Tensor, "head_dim head_dim"], layer: int, head: int) ->
 
 
 def head_changes(adapter: Coalescent) -> tuple[HeadChange, ...]:
-    """Every head that has a C, the most changed first; heads that share one C are told one by one."""
+    """Every head that has a C, the most changed first; heads that share one C are listed one by one."""
     changes = [
         head_change(C, layer, head)
         for layer, matrices in adapter.projections().items()

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.families import Block, blocks_of, family_of, prefix_tokens
 from cplsr.backbones.fingerprint import fingerprint_of
-from cplsr.backbones.points import Points
 from cplsr.backbones.pooling import pool, pooled_layers
 from cplsr.backbones.positions import resize_positions
 from cplsr.errors import InputError
@@ -23,7 +23,7 @@ Rotation = tuple[Tensor, Tensor]
 CACHE_BYTES = 10 << 20
 """What the widest activations may take on a CPU before a batch is cut; see `Backbone.images_at_a_time`."""
 
-_NOTHING = Points()
+_NO_ADAPTER = BlockPoints()
 _UNUSED = ("mask_token", "pooler.")
 """Parts of a transformers model that no embedding depends on."""
 
@@ -38,11 +38,11 @@ class Backbone(nn.Module):
     weights are): the class token after the final norm, with `pooling="mean"` the mean of the patch tokens, or with
     `pooling="depth"` the unit class token and the unit mean of the patch tokens after each of `pooled_layers`, side by
     side. `uint8` images are raw pixels and are normalized here with the backbone's own `mean` and `std`;
-    floating-point images are taken as normalized already.
+    floating-point images are taken as normalized already. `load_backbone` makes one.
 
-    The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at named
-    `Points` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token alone,
-    which gives the same embedding for less work.
+    The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at the named
+    `BlockPoints` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token
+    alone, which gives the same embedding for less work.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Backbone(nn.Module):
         self.position_interpolation = "none"
         self.precision: Literal["fp32", "bf16"] = "fp32"
         self.checkpointing = False
-        self.adapter: Points | None = None
+        self.adapter: BlockPoints | None = None
         self.requires_grad_(False)
         self.train(False)
         self.fingerprint = self.weights_fingerprint()
@@ -127,26 +127,34 @@ class Backbone(nn.Module):
         return super().train(False)
 
     def description(self) -> BackboneInfo:
-        """What a run, a result or a stored adapter should tell of its backbone."""
+        """Describe the backbone for the record of a run, a result or a stored adapter."""
         names = ("source", "fingerprint", "dim", "heads", "layers", "patch_size", "image_size", "pooling")
-        told = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
+        description = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
         if self.pooling == "depth":
-            told["pooled_layers"] = self.pooled_layers
-        return cast(BackboneInfo, {**told, "mean": self.mean, "std": self.std})
+            description["pooled_layers"] = self.pooled_layers
+        return cast(BackboneInfo, {**description, "mean": self.mean, "std": self.std})
 
     def weights_fingerprint(self) -> str:
         """Fingerprint of the weights as they are now, the adapter left out."""
         state = self.model.state_dict()
-        return fingerprint_of({name: w for name, w in state.items() if not any(word in name for word in _UNUSED)})
+        return fingerprint_of({name: w for name, w in state.items() if not any(part in name for part in _UNUSED)})
 
     def embedding_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The model's own parameters that an embedding depends on, by name."""
         for name, parameter in self.model.named_parameters():
-            if parameter.numel() and not any(word in name for word in _UNUSED):
+            if parameter.numel() and not any(part in name for part in _UNUSED):
                 yield name, parameter
 
     def resize(self, image_size: int, *, antialias: bool = True) -> None:
-        """Take images of another size from now on: the position embeddings are interpolated once and kept."""
+        """Take images of another size from now on: the position embeddings are interpolated once and kept.
+
+        Args:
+            image_size: the new side in pixels, a multiple of the patch size.
+            antialias: average over positions that a smaller grid leaves out.
+
+        Raises:
+            InputError: the size is not a multiple of the patch size.
+        """
         if image_size <= 0 or image_size % self.patch_size:
             lower = max(image_size // self.patch_size, 1) * self.patch_size
             raise InputError(
@@ -170,7 +178,7 @@ class Backbone(nn.Module):
         self.image_size = image_size
 
     def normalize(self, pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
-        """Raw `uint8` pixels -> what the transformer was trained on."""
+        """Scale raw `uint8` pixels to the range of colors that the transformer was trained on."""
         mean, std = (
             torch.tensor(values, dtype=torch.float32, device=self.device).view(1, 3, 1, 1)
             for values in (self.mean, self.std)
@@ -192,18 +200,28 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch embedding_dim"]:
         """Embed a batch of images.
 
-        between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole batch
-        at once, so that it may mix images.
+        Args:
+            images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
+            between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole
+                batch at once, so that it may mix images.
+
+        Returns:
+            One embedding for each image.
+
+        Raises:
+            InputError: the images have another shape or size than the backbone takes.
         """
         self._check(images)
         blocks = self.blocks
-        points = (self.adapter or _NOTHING).settle(blocks)
+        points = (self.adapter or _NO_ADAPTER).prepared(blocks)
         if between is not None:
             return self._embed(images, blocks, points, between)
         parts = [self._embed(part, blocks, points) for part in images.split(self.images_at_a_time)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _embed(self, images: Tensor, blocks: list[Block], points: Points, between: Between | None = None) -> Tensor:
+    def _embed(
+        self, images: Tensor, blocks: list[Block], points: BlockPoints, between: Between | None = None
+    ) -> Tensor:
         tokens, rotation = self._start(images)
         norm, last, parts = self.model.get_submodule(self.family.final_norm), self.pooled_layers[-1], []
         for layer, block in enumerate(blocks[: last + 1]):
@@ -221,11 +239,19 @@ class Backbone(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
-        """The attention of one block, softmax included: row i says where token i looks."""
+        """Compute the attention of one block.
+
+        Args:
+            images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
+            layer: number of the block, negative from the end.
+
+        Returns:
+            For each image and head a matrix whose row i says how much token i attends to every token; rows sum to 1.
+        """
         self._check(images)
         tokens, rotation = self._start(images)
         blocks = self.blocks
-        points = (self.adapter or _NOTHING).settle(blocks)
+        points = (self.adapter or _NO_ADAPTER).prepared(blocks)
         layer %= len(blocks)
         for earlier in range(layer):
             tokens = _run_block(blocks[earlier], points, earlier, tokens, self.heads, rotation, rows=None)
@@ -265,7 +291,13 @@ def _one_side(size: int | tuple[int, int] | list[int]) -> int:
 
 
 def _run_block(
-    block: Block, points: Points, layer: int, tokens: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+    block: Block,
+    points: BlockPoints,
+    layer: int,
+    tokens: Tensor,
+    heads: int,
+    rotation: Rotation | None,
+    rows: int | None,
 ) -> Tensor:
     """One pre-norm block; with `rows` only the first rows are computed, though they attend to all tokens."""
     tokens = points.enter(layer, tokens)
@@ -278,14 +310,14 @@ def _run_block(
 
 
 def _attention(
-    attention: Any, points: Points, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+    attention: Any, points: BlockPoints, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
 ) -> Tensor:
     y = points.attend(layer, *_queries_keys_values(attention, points, layer, x, heads, rotation, rows))
     return attention.o_proj(y.transpose(1, 2).flatten(2))
 
 
 def _queries_keys_values(
-    attention: Any, points: Points, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
+    attention: Any, points: BlockPoints, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     q = _split(points.query(layer, attention.q_proj, x[:, :rows]), heads)
     k = _split(attention.k_proj(x), heads)

@@ -14,7 +14,7 @@ from torch import nn
 
 from cplsr.backbones.checkpoint_keys import Architecture, read_architecture, translate, unwrap
 from cplsr.declared import read_record
-from cplsr.errors import InputError
+from cplsr.errors import InputError, first_line
 from cplsr.records.parts import Count
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
@@ -88,14 +88,14 @@ def _read(path: Path) -> object:
             return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).strip().splitlines()[0]
         raise InputError(
-            f"{path} holds more than tensors, and loading it could run code, so it was not loaded ({reason}): save "
-            "its state dictionary alone, best as .safetensors"
+            f"{path} holds more than tensors, and loading it could run code, so it was not loaded "
+            f"({first_line(error)}): save its state dictionary alone, best as .safetensors"
         ) from error
     except (SafetensorError, RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path} is not readable as a checkpoint ({reason}): is the download complete?") from error
+        raise InputError(
+            f"{path} is not readable as a checkpoint ({first_line(error)}): is the download complete?"
+        ) from error
 
 
 def _default_heads(dim: int) -> int:

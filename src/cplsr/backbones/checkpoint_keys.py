@@ -24,6 +24,16 @@ _LEFT_OUT = re.compile(
 )
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
 _QKV = re.compile(r"(blocks\.\d+\.)attn\.qkv\.(weight|bias)")
+_OUTSIDE_BLOCKS = {
+    "cls_token": "embeddings.cls_token",
+    "pos_embed": "embeddings.position_embeddings",
+    "dist_token": "embeddings.distillation_token",
+    "reg_token": "embeddings.register_tokens",
+    "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
+    "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias",
+    "norm.weight": "layernorm.weight",
+    "norm.bias": "layernorm.bias",
+}
 _DIMENSIONS = {
     "cls_token": 3,
     "pos_embed": 3,
@@ -133,18 +143,8 @@ def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict
 
 
 def _rename(name: str, architecture: Architecture) -> str:
-    outside = {
-        "cls_token": "embeddings.cls_token",
-        "pos_embed": "embeddings.position_embeddings",
-        "dist_token": "embeddings.distillation_token",
-        "reg_token": "embeddings.register_tokens",
-        "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
-        "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias",
-        "norm.weight": "layernorm.weight",
-        "norm.bias": "layernorm.bias",
-    }
-    if name in outside:
-        return outside[name]
+    if name in _OUTSIDE_BLOCKS:
+        return _OUTSIDE_BLOCKS[name]
     match = _BLOCK.match(name)
     if match is None:
         return name
@@ -185,15 +185,8 @@ def _shown(names: object, most: int = 12) -> str:
 
 
 def to_checkpoint_keys(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The reverse of `translate` for a plain ViT: transformers' names -> those of timm and DINO."""
-    outside = {
-        "embeddings.cls_token": "cls_token",
-        "embeddings.position_embeddings": "pos_embed",
-        "embeddings.patch_embeddings.projection.weight": "patch_embed.proj.weight",
-        "embeddings.patch_embeddings.projection.bias": "patch_embed.proj.bias",
-        "layernorm.weight": "norm.weight",
-        "layernorm.bias": "norm.bias",
-    }
+    """Rename the tensors of a plain ViT from transformers' names to those of timm and DINO, as `translate` reversed."""
+    outside = {new: old for old, new in _OUTSIDE_BLOCKS.items()}
     inside = {"layernorm_before.": "norm1.", "layernorm_after.": "norm2.", "attention.o_proj.": "attn.proj."}
     named: dict[str, Tensor] = {}
     for name, tensor in state.items():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def fingerprint_of(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes and float32 values: the same weights give the same word, however they were stored."""
+    """SHA-256 over names, shapes and float32 values: equal for equal weights, however they were stored."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().to(device="cpu", dtype=torch.float32).contiguous()

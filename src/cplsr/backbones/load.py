@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +21,10 @@ from cplsr.backbones.checkpoint import (
     load_checkpoint,
     read_sidecar,
 )
+from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
-from cplsr.environment import choose_device, choose_precision, is_offline, keep_freed_memory
-from cplsr.errors import InputError
+from cplsr.environment import choose_device, choose_precision, keep_freed_memory, why_not_downloaded
+from cplsr.errors import InputError, first_line
 from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
@@ -46,21 +46,38 @@ def load_backbone(
 ) -> Backbone:
     """Load a frozen vision transformer.
 
-    source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
-        or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
-    image_size: any multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
-    heads: only for checkpoint files, whose shapes do not show it. Default: width / 64.
-    mean, std: of the training images, per color; default: what comes with the model.
-    pooling: `cls`, the class token after the final norm, `mean`, of the patch tokens, or `depth`, the unit class token
-        and the unit mean of the patch tokens of every block.
-    layers: only for `depth`: some of the blocks, counted from 0, negative from the end.
-    precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
-    antialias: of the position interpolation; `False` is transformers' and DINO's own way.
+    Args:
+        source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
+            or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
+        image_size: a multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
+        heads: how many attention heads a checkpoint file has, which its shapes do not show. Default: width / 64.
+        mean: of the images the model was trained on, for each color; default: what comes with the model.
+        std: their standard deviation, likewise.
+        pooling: what an embedding is: `cls`, the class token after the final norm; `mean`, the mean of the patch
+            tokens; or `depth`, the unit class token and the unit mean of the patch tokens of every block.
+        layers: the blocks that `depth` reads, counted from 0, negative from the end; default all.
+        device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
+        antialias: of the position interpolation; `False` is transformers' and DINO's own way.
+
+    Returns:
+        The backbone, frozen and without an adapter.
+
+    Raises:
+        InputError: there is no usable model at `source`, or an argument does not fit it.
+
+    Example:
+        >>> import torch
+        >>> from cplsr import load_backbone
+        >>> backbone = load_backbone("embedded")
+        >>> pixels = torch.zeros(2, 3, backbone.image_size, backbone.image_size, dtype=torch.uint8)
+        >>> backbone(pixels).shape == (2, backbone.embedding_dim)
+        True
     """
-    place = choose_device(device)
-    if place.type == "cpu":
+    target = choose_device(device)
+    if target.type == "cpu":
         keep_freed_memory()
-    number_format = choose_precision(precision, place)
+    number_format = choose_precision(precision, target)
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
     _own_weights(model)
@@ -70,7 +87,7 @@ def load_backbone(
     if number_format == "bf16":
         backbone.bfloat16()
         backbone.precision = "bf16"
-    return backbone.to(place)
+    return backbone.to(target)
 
 
 def _own_weights(model: nn.Module) -> None:
@@ -84,7 +101,7 @@ def _own_weights(model: nn.Module) -> None:
 
 
 def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> Backbone:
-    """The backbone that settings name; `image_size` stands in where they give none."""
+    """Load the backbone that settings describe, at `image_size` if they give none."""
     options = {name: getattr(settings, name) for name in kinds_of(BackboneSettings)}
     return load_backbone(options.pop("backbone"), options.pop("image_size") or image_size, **options)
 
@@ -136,7 +153,7 @@ def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Co
         options: dict[str, Any] = (
             {} if config.model_type.startswith(("dinov", "vit_msn")) else {"add_pooling_layer": False}
         )
-        with _quiet_transformers():
+        with quiet_transformers(bars=True):  # a download shows how far it is
             model, report = AutoModel.from_pretrained(name, dtype="float32", output_loading_info=True, **options)
     except InputError:
         raise
@@ -151,29 +168,15 @@ def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Co
     return cast(nn.Module, model), mean, std
 
 
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No report on the heads that are left out on purpose; missing weights are checked here."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
 def _not_loaded(name: str, error: Exception) -> InputError:
-    reason = str(error).strip().splitlines()[0]
     if Path(name).is_dir():
-        return InputError(f"the folder {name} is not readable as a transformers model ({reason})")
+        return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    why = "downloads are switched off (HF_HUB_OFFLINE)" if is_offline() else f"it could not be downloaded ({reason})"
     return InputError(
-        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why}: give a folder saved by "
-        "transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
+        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why_not_downloaded(error)}: "
+        "give a folder saved by transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no "
+        "network"
     )
 
 

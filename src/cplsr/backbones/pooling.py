@@ -15,7 +15,7 @@ from cplsr.settings.backbone import Pooling
 
 
 def pooled_layers(pooling: str, layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    """Numbers of the blocks that an embedding is read from: the last one, or with `depth` all or the chosen ones."""
+    """Return the numbers of the blocks that an embedding is read from: the last, or with `depth` all or the chosen."""
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling {pooling!r} is not known: give cls, mean or depth")
     if pooling == "depth":
@@ -26,7 +26,19 @@ def pooled_layers(pooling: str, layers: Sequence[int] | None, count: int) -> tup
 
 
 def chosen_layers(layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    """All of `count` blocks, or the given ones, each once, first to last; negative numbers count from the end."""
+    """Return the numbers of some of `count` blocks, each once, first to last.
+
+    Args:
+        layers: numbers from 0, or negative ones from the end; `None` means all.
+        count: how many blocks there are.
+
+    Raises:
+        InputError: a number is not that of a block, or there is none.
+
+    Example:
+        >>> chosen_layers([-1, 0], 12)
+        (0, 11)
+    """
     if layers is None:
         return tuple(range(count))
     if not layers:
@@ -39,10 +51,19 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
 def pool(
     tokens: Float[Tensor, "batch tokens dim"], norm: nn.Module, patches: int, pooling: str
 ) -> Float[Tensor, "batch numbers"]:
-    """What one block says of an image, in float32 at least; the class token stands first, the patch tokens last.
+    """Turn the tokens after one block into its share of the embedding, in float32 at least.
 
-    `cls`: N(t)[class]. `mean`: mean of N(t) over the patches. `depth`: both, each scaled to length one. Of several
-    ways to the mean of all normed patches writing them out is the fastest on a CPU, by torch's own layer norm.
+    `cls` gives the normed class token, `mean` the mean of the normed patch tokens, `depth` both, each scaled to length
+    one. (Of several ways to compute that mean, norming all patches first is the fastest on a CPU.)
+
+    Args:
+        tokens: of a batch of images; the class token stands first, the patch tokens last.
+        norm: the final norm of the backbone.
+        patches: how many patch tokens there are.
+        pooling: `cls`, `mean` or `depth`.
+
+    Returns:
+        One row for each image.
     """
     if pooling == "cls":
         return _wide(norm(tokens[:, 0]))

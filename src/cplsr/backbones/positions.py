@@ -12,10 +12,13 @@ from torch.nn.functional import interpolate
 def resize_positions(
     positions: Float[Tensor, "1 tokens dim"], prefix: int, grid: int, *, antialias: bool
 ) -> Float[Tensor, "1 new_tokens dim"]:
-    """Interpolate the patch positions bicubically to a `grid` x `grid` square; the first `prefix` stay as they are.
+    """Interpolate the patch positions bicubically to another grid; computed in at least float32.
 
-    `align_corners=False`. Without `antialias` this is what transformers and DINO do; with it, shrinking the grid
-    averages over the positions it leaves out. Computed in at least float32.
+    Args:
+        positions: position embeddings of all tokens.
+        prefix: how many of them, the first, belong to no patch and stay as they are.
+        grid: rows and columns of the new grid.
+        antialias: average over the positions that a smaller grid leaves out; `False` is what transformers and DINO do.
     """
     special, patches = positions[:, :prefix], positions[:, prefix:]
     old = math.isqrt(patches.shape[1])

@@ -82,6 +82,7 @@ def run(options: Analyze) -> Analysis:
     from cplsr.backbones.load import open_backbone
     from cplsr.data.open import open_domain, open_targets
     from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.settings.analysis import AnalysisSettings
 
     check_output(options.out)
     name, source = (None, None) if options.adapter is None else split_name(options.adapter)
@@ -93,15 +94,17 @@ def run(options: Analyze) -> Analysis:
         source,
         targets,
         base,
+        AnalysisSettings(
+            images_per_class=options.images_per_class or None,
+            shots=options.shots,
+            way=options.way,
+            seed=options.seed,
+            umap=options.umap,
+            attention_images=options.attention,
+            cost=options.cost,
+        ),
         adapter_name=name or (None if source is None else default_adapter_name(source)),
-        images_per_class=options.images_per_class or None,
-        shots=options.shots,
-        way=options.way,
-        seed=options.seed,
         cache=EmbeddingCache() if options.cache else None,
-        umap=options.umap,
-        attention_images=options.attention,
-        cost=options.cost,
         batch_size=options.batch_size,
         workers=options.workers,
         strict=options.strict,

@@ -136,6 +136,7 @@ def look_inside(options: Demo, result: TrainingResult, console: Console) -> None
     from cplsr.backbones.load import load_backbone
     from cplsr.data.open import open_domain
     from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.settings.analysis import AnalysisSettings
 
     console.print(
         "[bold]3. Looking inside:[/] which heads changed, and what that did to attention and embeddings.\n"
@@ -146,12 +147,11 @@ def look_inside(options: Demo, result: TrainingResult, console: Console) -> None
         load_backbone("embedded"),
         result.folder,
         domains,
+        settings=AnalysisSettings(
+            images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
+        ),
         adapter_name=METHOD,
-        images_per_class=None,
         cache=EmbeddingCache(),
-        attention_images=1,
-        entropy_images=ENTROPY_IMAGES,
-        seed=options.seed,
     )
     shown = dataclasses.replace(analysis, attention=analysis.attention[:PICTURES])
     write_analysis(shown, options.out / "analysis")

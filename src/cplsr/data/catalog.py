@@ -31,9 +31,14 @@ class Expected:
 class CatalogEntry:
     """A data set that is opened as `name:DIR`.
 
-    expected: counts by split; targets have the one split `all`.
-    layout: what is looked for below DIR.
-    opener: (DIR, split, strict) → domain.
+    Attributes:
+        name: what stands before the colon.
+        title: what reports call it.
+        role: whether it is trained on or tested on.
+        expected: counts of a complete download by split; targets have the one split `all`.
+        layout: what is looked for below DIR.
+        where: where to get it.
+        opener: (DIR, split, strict) → domain.
     """
 
     name: str
@@ -54,9 +59,9 @@ class CatalogEntry:
         """The split that is opened when none is named."""
         return self.splits[0] if self.splits else ALL
 
-    def open(self, place: str, split: str, strict: bool) -> Domain:
-        """Open the data set; counts that differ from the benchmark's become flags and warnings."""
-        domain = self.opener(place, split, strict)
+    def open(self, root: str, split: str, strict: bool) -> Domain:
+        """Open a split of the data set below `root`; counts that differ from the expected become flags and warnings."""
+        domain = self.opener(root, split, strict)
         name = f"{self.title}@{split}" if self.splits and split != self.default_split else self.title
         flags = (*domain.flags, *self.compare(domain, split))
         for flag in flags:
@@ -64,7 +69,7 @@ class CatalogEntry:
         return replace(domain, name=name, flags=flags)
 
     def compare(self, domain: Domain, split: str) -> tuple[str, ...]:
-        """What differs from the expected counts, naming both numbers."""
+        """List what differs from the expected counts, naming both numbers."""
         expected = self.expected.get(split)
         if expected is None:
             return ()

@@ -36,8 +36,10 @@ Result = TypeVar("Result")
 class DecodedBatch:
     """Pixels of the images that could be read, and what was wrong with those that could not.
 
-    indices: positions in the domain of the rows of `pixels`.
-    failed: (position in the domain, reason).
+    Attributes:
+        indices: positions in the domain of the rows of `pixels`.
+        pixels: ready for a backbone.
+        failed: (position in the domain, reason) of the others.
     """
 
     indices: Int64[np.ndarray, "batch"]
@@ -64,12 +66,28 @@ def decode(
     strict: bool = False,
     description: str = "decoding",
 ) -> Iterator[DecodedBatch]:
-    """Decode and preprocess images (all, or those at `indices`) and yield them in order, `batch_size` at a time.
+    """Decode and preprocess images, and yield them in order.
 
-    `workers` processes decode at most two batches each ahead of the consumer, so memory does not depend on the number
-    of images; 0 decodes in this process, `None` takes up to two where there is enough to do. They end with the
-    iterator: when it is used up, closed, dropped, or when the consumer raises. Images that cannot be read are named in
-    `failed` of their batch, or an `InputError` if `strict`.
+    Worker processes decode at most two batches each ahead of the consumer, so memory does not depend on the number of
+    images. They end with the iterator: when it is used up, closed, dropped, or when the consumer raises.
+
+    Args:
+        domain: where the images are.
+        image_size: pixels a side of the results.
+        indices: positions of the images; default: all.
+        batch_size: images in a batch.
+        workers: processes that decode; 0 decodes in this process, `None` takes up to two if there is enough to do.
+        strict: raise for an image that cannot be read, instead of naming it in `failed` of its batch.
+        description: what the progress bar says.
+
+    Raises:
+        InputError: a number is out of range, or an image cannot be read and `strict` is set.
+
+    Example:
+        >>> from cplsr import open_domain
+        >>> batch = next(decode(open_domain("digits"), 32, batch_size=4))
+        >>> batch.pixels.shape, batch.indices.tolist(), batch.failed
+        (torch.Size([4, 3, 32, 32]), [0, 1, 2, 3], ())
     """
     if image_size < 1:
         raise InputError(f"image size {image_size} was asked for: it must be at least 1")

@@ -83,10 +83,15 @@ def examine(
     where: str | None = None,
     workers: int | None = None,
 ) -> Diagnosis:
-    """Read every image once and say what is right and what is not.
+    """Read every image of a domain once and say what is right and what is not.
 
-    way, shot, query: the episodes that the domain should be good for.
-    where: where the complete data set can be had, for the advice.
+    Args:
+        domain: what to examine.
+        way: classes of the episodes that the domain should be good for.
+        shot: their support images of each class.
+        query: their query images of each class.
+        where: where the complete data set can be had, for the advice.
+        workers: processes that read images; `None` takes up to two.
     """
     examined = _Examined({}, {})
     for batch in over_images(domain, image_facts, workers=workers, description=f"examining {domain.name}"):
@@ -181,20 +186,13 @@ def _duplicates(domain: Domain, examined: _Examined) -> Iterable[Finding]:
         same.setdefault(facts.digest, []).append(index)
     across = [copies for copies in same.values() if len({int(domain.labels[index]) for index in copies}) > 1]
     within = [copies for copies in same.values() if len(copies) > 1 and copies not in across]
-    if across:
-        names = [" = ".join(domain.image_name(index) for index in copies[:3]) for copies in across]
-        yield Finding(
-            "remark",
-            f"{_plural(len(across), 'image')} in more than one class: {_names(names)}",
-            "keep each image in the class it belongs to and delete the other copy",
-        )
-    if within:
-        names = [" = ".join(domain.image_name(index) for index in copies[:2]) for copies in within]
-        yield Finding(
-            "remark",
-            f"{_plural(len(within), 'image')} more than once in a class: {_names(names)}",
-            "delete the copies, or support and query may hold the same picture",
-        )
+    for groups, shown, where, advice in (
+        (across, 3, "in more than one class", "keep each image in the class it belongs to and delete the other copy"),
+        (within, 2, "more than once in a class", "delete the copies, or support and query may hold the same picture"),
+    ):
+        if groups:
+            names = [" = ".join(domain.image_name(index) for index in copies[:shown]) for copies in groups]
+            yield Finding("remark", f"{_plural(len(groups), 'image')} {where}: {_names(names)}", advice)
     if not across and not within:
         yield Finding("good", "no image occurs twice")
 

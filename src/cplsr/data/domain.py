@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Int64, Shaped
 from PIL import Image
 
+from cplsr.declared import nearest
 from cplsr.errors import InputError
 
 
@@ -48,16 +48,18 @@ class SelectedReader:
 @final
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Labeled images of one kind, for example a folder of radiographs.
+    """Labeled images of one kind, for example a folder of radiographs; `open_domain` makes one.
 
-    name: what reports call it.
-    classes: class names; `labels` are positions in it.
-    identities: one string per image that changes when the image changes and stays when its folder is moved.
-    reader: gives image i.
-    groups: what an image belongs to besides its class (patient, lesion); support and query never share one.
-    flags: remarks that every report must show, for example a count that differs from the benchmark's.
-    skipped: (name, reason) of everything that was found but left out.
-    validation: opens the domain's own validation split, where it has one.
+    Attributes:
+        name: what reports call it.
+        classes: class names.
+        labels: the class of each image, as a position in `classes`.
+        identities: one string per image that changes when the image changes and stays when its folder is moved.
+        reader: gives image i.
+        groups: what an image belongs to besides its class (patient, lesion); support and query never share one.
+        flags: remarks that every report must show, for example a count that differs from the benchmark's.
+        skipped: (name, reason) of everything that was found but left out.
+        validation: opens the domain's own validation split, if it has one.
     """
 
     name: str
@@ -98,7 +100,7 @@ class Domain:
         return digest.hexdigest()[:32]
 
     def counts(self) -> dict[str, int]:
-        """Number of images of each class, in the order of `classes`."""
+        """Count the images of each class, in the order of `classes`."""
         numbers = np.bincount(self.labels, minlength=len(self.classes))
         return dict(zip(self.classes, numbers.tolist(), strict=True))
 
@@ -107,7 +109,7 @@ class Domain:
         return self.identities[index].rpartition("?")[0] or self.identities[index]
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Domain:
-        """The images at `indices`, in that order, with all classes and remarks kept."""
+        """Return the images at `indices`, in that order, with all classes and remarks kept."""
         positions = np.asarray(indices, dtype=np.int64).reshape(-1)
         return replace(
             self,
@@ -118,13 +120,20 @@ class Domain:
         )
 
     def only_classes(self, names: Sequence[str]) -> Domain:
-        """The images of the named classes, which become the classes in the order given."""
+        """Return the images of some classes, which become the classes in the order given.
+
+        Raises:
+            InputError: there is no class of that name.
+
+        Example:
+            >>> from cplsr import open_domain
+            >>> open_domain("digits").only_classes(["7", "1"]).counts()
+            {'7': 179, '1': 182}
+        """
         number = {name: position for position, name in enumerate(self.classes)}
         for name in names:
             if name not in number:
-                near = difflib.get_close_matches(name, self.classes, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"its classes are {', '.join(self.classes)}"
-                raise InputError(f"{self.name} has no class {name!r}: {hint}")
+                raise InputError(f"{self.name} has no class {name!r}: {nearest(name, self.classes)}")
         renumbered = np.full(len(self.classes), -1, dtype=np.int64)
         renumbered[[number[name] for name in names]] = np.arange(len(names))
         kept = self.select(np.flatnonzero(renumbered[self.labels] >= 0))

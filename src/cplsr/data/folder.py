@@ -31,34 +31,39 @@ class _Listing:
 def open_folder(
     root: Path | str, *, name: str | None = None, classes: Sequence[str] | None = None, strict: bool = False
 ) -> Domain:
-    """Open `root/<class>/<image>`; nothing is decoded.
+    """Open a folder of `<class>/<image>`; nothing is decoded yet. Hidden and system files are ignored.
 
-    Classes are the folders in order of name, or those given. Hidden and system files are ignored; other files that
-    cannot be images are skipped by name, or an error if `strict`. Folders deeper or shallower than that are an error
-    that shows what was found.
+    Args:
+        root: the folder.
+        name: what reports call it; default: the folder's name.
+        classes: the class folders to open; default: all, in order of name.
+        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+
+    Raises:
+        InputError: images lie deeper or less deep than that, or there are none; the message shows what was found.
     """
     root = Path(root)
     _check_is_folder(root)
-    found = _Listing()
-    folders = _class_folders(root, found)
+    listing = _Listing()
+    folders = _class_folders(root, listing)
     if classes is not None:
         folders = [folder for folder in folders if folder in set(classes)]
     for label, folder in enumerate(folders):
-        _list_class(root, folder, label, found)
-    if not found.labels:
+        _list_class(root, folder, label, listing)
+    if not listing.labels:
         raise InputError(_nothing_found(root))
-    filled = set(found.labels)
+    filled = set(listing.labels)
     empty = [folder for label, folder in enumerate(folders) if label not in filled]
-    found.skipped.extend((folder, "a class folder without images") for folder in empty)
-    if strict and found.skipped:
-        raise InputError(skipped_message(root, found.skipped))
+    listing.skipped.extend((folder, "a class folder without images") for folder in empty)
+    if strict and listing.skipped:
+        raise InputError(skipped_message(root, listing.skipped))
     return Domain(
         name=name or root.resolve().name,
         classes=tuple(folders),
-        labels=np.array(found.labels, dtype=np.int64),
-        identities=tuple(found.identities),
-        reader=FileReader(str(root), tuple(found.paths)),
-        skipped=tuple(found.skipped),
+        labels=np.array(listing.labels, dtype=np.int64),
+        identities=tuple(listing.identities),
+        reader=FileReader(str(root), tuple(listing.paths)),
+        skipped=tuple(listing.skipped),
     ).without_empty_classes()
 
 
@@ -91,22 +96,22 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _class_folders(root: Path, found: _Listing) -> list[str]:
+def _class_folders(root: Path, listing: _Listing) -> list[str]:
     folders = []
     resolved = root.resolve()
     for entry in _visible(root):
         if not _is_folder(entry):
             if is_image_name(entry.name):
-                found.skipped.append((entry.name, "an image outside of the class folders"))
+                listing.skipped.append((entry.name, "an image outside of the class folders"))
             continue
         if entry.is_symlink() and resolved.is_relative_to(Path(entry.path).resolve()):
-            found.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
+            listing.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
             continue
         folders.append(entry.name)
     return folders
 
 
-def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
+def _list_class(root: Path, folder: str, label: int, listing: _Listing) -> None:
     images = []
     for entry in _visible(root / folder):
         relative = f"{folder}/{entry.name}"
@@ -116,14 +121,14 @@ def _list_class(root: Path, folder: str, label: int, found: _Listing) -> None:
         elif is_image_name(entry.name):
             images.append(relative)
         else:
-            found.skipped.append((relative, "not the name of an image file"))
+            listing.skipped.append((relative, "not the name of an image file"))
     for file in look_at_files(str(root), images):
         if file.problem is not None:
-            found.skipped.append((file.path, file.problem))
+            listing.skipped.append((file.path, file.problem))
             continue
-        found.paths.append(file.path)
-        found.identities.append(file.identity)
-        found.labels.append(label)
+        listing.paths.append(file.path)
+        listing.identities.append(file.identity)
+        listing.labels.append(label)
 
 
 def _too_deep(root: Path, folder: str) -> str:
@@ -147,7 +152,7 @@ def _nothing_found(root: Path) -> str:
 
 
 def describe(folder: Path) -> str:
-    """A few words on a folder's content, for example `2 folders (train, val) and 1 file (README.md)`."""
+    """Describe a folder's content, for example `2 folders (train, val) and 1 file (README.md)`."""
     entries = _visible(folder)
     parts = []
     for kind, names in (
@@ -161,7 +166,7 @@ def describe(folder: Path) -> str:
 
 
 def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
-    """What a strict opener says about files that it would otherwise skip."""
+    """Say which files a strict opener refuses."""
     shown = "; ".join(f"{name}: {reason}" for name, reason in skipped[:SHOWN])
     more = f"; and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
     return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"

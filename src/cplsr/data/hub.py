@@ -18,7 +18,7 @@ from cplsr.data.domain import Domain, UnreadableImageError
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import read_image
 from cplsr.environment import is_offline
-from cplsr.errors import InputError
+from cplsr.errors import InputError, first_line
 
 LABEL_COLUMNS = ("label", "labels", "class", "fine_label", "target", "wnid")
 
@@ -61,7 +61,15 @@ class Address:
 
 
 def open_hub(address: str, *, split: str | None = None) -> Domain:
-    """Open `user/name[:config][@split][#label column]` from the hub, or from its local cache when offline."""
+    """Open a data set of the hub, or of its local cache when offline.
+
+    Args:
+        address: `user/name[:config][@split][#label column]`.
+        split: takes precedence over the split in `address`; default: the only split, or `train`.
+
+    Raises:
+        InputError: the data set cannot be opened, or has no such split or column.
+    """
     parts = Address.parse(address)
     name = parts.repository.rsplit("/", 1)[-1]
     return _open_builder(parts.repository, parts.config, split or parts.split, parts.label, name)
@@ -76,7 +84,7 @@ def splits_of_hub(address: str) -> list[str]:
 def is_saved_data_set(folder: Path) -> bool:
     """Whether a folder holds parquet files or what `datasets.save_to_disk` writes, and not folders of images."""
     return _was_saved_to_disk(folder) or any(
-        True for place in (folder, folder / "data") for _ in place.glob("*.parquet")
+        True for inner in (folder, folder / "data") for _ in inner.glob("*.parquet")
     )
 
 
@@ -94,7 +102,16 @@ def splits_of_saved(folder: Path) -> list[str]:
 
 
 def open_saved(folder: Path, *, split: str | None = None, label: str | None = None) -> Domain:
-    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written."""
+    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written.
+
+    Args:
+        folder: the folder.
+        split: the part to open; default: the only one, or `train`.
+        label: the column of labels; default: the one of type `ClassLabel`, or one with a usual name.
+
+    Raises:
+        InputError: the folder is damaged, or has no such split or column.
+    """
     if not _was_saved_to_disk(folder):
         return _open_builder(str(folder), None, split, label, folder.resolve().name)
     datasets = _import_datasets()
@@ -146,9 +163,8 @@ def _prepare(path: str, config: str | None) -> Any:
             builder = datasets.load_dataset_builder(path, config)
             builder.download_and_prepare()
     except Exception as error:  # files, network and formats: the library lets through what each of them raises
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = "downloads are switched off by HF_HUB_OFFLINE" if is_offline() else "check the name and the connection"
-        raise InputError(f"data set {path} cannot be opened ({reason}): {hint}") from error
+        raise InputError(f"data set {path} cannot be opened ({first_line(error)}): {hint}") from error
     return builder
 
 
@@ -232,13 +248,10 @@ def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str
         raise InputError(
             f"column {column} of {name} does not give every image one label: name another as hf:NAME#COLUMN"
         )
-    if isinstance(feature, datasets.ClassLabel):
-        if min(values) < 0:
-            raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
-        order = sorted(set(values))
-        names = tuple(feature.names[value] for value in order)
-    else:
-        order = sorted(set(values))
-        names = tuple(str(value) for value in order)
+    named = isinstance(feature, datasets.ClassLabel)
+    if named and min(values) < 0:
+        raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
+    order = sorted(set(values))
     number = {value: position for position, value in enumerate(order)}
-    return names, np.array([number[value] for value in values], dtype=np.int64)
+    classes = tuple(feature.names[value] if named else str(value) for value in order)
+    return classes, np.array([number[value] for value in values], dtype=np.int64)

@@ -31,12 +31,16 @@ FRESH_SECONDS = 2.0
 class LookedAt:
     """A file that was looked at.
 
-    version: size, times and inode, by which a hash is known to be still that of the file.
-    problem: why the file cannot be used, if it cannot.
+    Attributes:
+        path: as it was given.
+        full_path: the same, absolute.
+        version: size, times and inode; while they stay the same, so does the hash.
+        hash: of the content.
+        problem: why the file cannot be used, if it cannot.
     """
 
     path: str
-    place: str
+    full_path: str
     version: list[int]
     hash: str = ""
     problem: str | None = None
@@ -50,25 +54,25 @@ class LookedAt:
 def look_at_files(root: str, paths: Sequence[str]) -> list[LookedAt]:
     """Look at files under `root`, or under the current folder where it is empty."""
     base = os.path.abspath(root)  # noqa: PTH100 (no Path objects here: there may be a million files)
-    found = [_look(path, os.path.join(base, path)) for path in paths]  # noqa: PTH118
+    looked_at = [_look(path, os.path.join(base, path)) for path in paths]  # noqa: PTH118
     by_folder: dict[str, list[LookedAt]] = defaultdict(list)
-    for file in found:
+    for file in looked_at:
         if file.problem is None:
-            by_folder[os.path.dirname(file.place)].append(file)  # noqa: PTH120
+            by_folder[os.path.dirname(file.full_path)].append(file)  # noqa: PTH120
     for folder, files in by_folder.items():
         _find_hashes(folder, files)
-    return found
+    return looked_at
 
 
-def _look(path: str, place: str) -> LookedAt:
+def _look(path: str, full_path: str) -> LookedAt:
     try:
-        status = os.stat(place)  # noqa: PTH116
+        status = os.stat(full_path)  # noqa: PTH116
     except OSError as error:
-        return LookedAt(path, place, [], problem=error.strerror or str(error))
+        return LookedAt(path, full_path, [], problem=error.strerror or str(error))
     version = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
     if not stat.S_ISREG(status.st_mode):
-        return LookedAt(path, place, version, problem="not a regular file")
-    return LookedAt(path, place, version, problem=None if status.st_size else "0 bytes")
+        return LookedAt(path, full_path, version, problem="not a regular file")
+    return LookedAt(path, full_path, version, problem=None if status.st_size else "0 bytes")
 
 
 def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
@@ -80,7 +84,7 @@ def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
         known = {}
     unknown = []
     for file in files:
-        *version, file.hash = known.get(os.path.basename(file.place), [""])  # noqa: PTH119
+        *version, file.hash = known.get(os.path.basename(file.full_path), [""])  # noqa: PTH119
         if version != file.version:
             unknown.append(file)
     if not unknown:
@@ -90,7 +94,7 @@ def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
         _read_hash(file)
     sure = begin - int(FRESH_SECONDS * 1e9)
     added = {
-        os.path.basename(file.place): [*file.version, file.hash]  # noqa: PTH119
+        os.path.basename(file.full_path): [*file.version, file.hash]  # noqa: PTH119
         for file in unknown
         if file.problem is None and max(file.version[1:3]) < sure
     }
@@ -102,7 +106,7 @@ def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
 def _read_hash(file: LookedAt) -> None:
     digest = hashlib.blake2b(digest_size=HASH_BYTES)
     try:
-        with open(file.place, "rb", buffering=0) as stream:  # noqa: PTH123
+        with open(file.full_path, "rb", buffering=0) as stream:  # noqa: PTH123
             while block := stream.read(_BLOCK):
                 digest.update(block)
         file.hash = digest.hexdigest()

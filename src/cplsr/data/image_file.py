@@ -49,11 +49,15 @@ def require_regular(status: os.stat_result) -> None:
 
 
 def read_image(source: str | Path | bytes, max_pixels: int | None = None) -> Image.Image:
-    """Read and fully decode an image from a regular file or from bytes; the first frame where there are several.
+    """Read and fully decode an image; of several frames the first.
 
-    A header that promises more than `MAX_SIDE` pixels on a side or `max_pixels` in all (as many as Pillow thinks safe,
-    unless told otherwise) is not decoded. Pillow has no common exception for a bad file: its decoders raise nearly
-    everything, and nothing else runs here, so every exception becomes `UnreadableImageError`.
+    Args:
+        source: a regular file, or its content.
+        max_pixels: an image of more, or of more than `MAX_SIDE` on a side, is not decoded; default: Pillow's limit.
+
+    Raises:
+        UnreadableImageError: whatever is wrong with the image. Pillow has no common exception for a bad file: its
+            decoders raise nearly everything, and nothing else runs here.
     """
     try:
         if not isinstance(source, bytes):

@@ -32,9 +32,15 @@ class Row:
 
 
 def open_listing(table: Path | str, *, name: str | None = None, strict: bool = False) -> Domain:
-    """Open a csv (or tab-separated .tsv) with the columns path,label and optionally group; nothing is decoded.
+    """Open a csv (or tab-separated .tsv) with the columns path,label and optionally group; nothing is decoded yet.
 
-    Paths are relative to the table's own folder, never to the current one. Classes are the labels in order of name.
+    Args:
+        table: the file; paths in it are relative to its own folder, never to the current one.
+        name: what reports call it; default: the file's name.
+        strict: raise for images that are missing instead of naming them in `Domain.skipped`.
+
+    Raises:
+        InputError: the table lacks a column or a cell, or none of its images is there.
     """
     table = Path(table)
     rows = _read_rows(table)
@@ -45,7 +51,11 @@ def open_listing(table: Path | str, *, name: str | None = None, strict: bool = F
 def domain_from_rows(
     rows: Iterable[Row], root: Path, *, name: str, classes: Sequence[str], strict: bool = False
 ) -> Domain:
-    """The images of `rows` that exist under `root`, labeled by position in `classes`; the others are skipped."""
+    """Make a domain of the images of `rows` that exist under `root`; the others are skipped.
+
+    Raises:
+        InputError: none of the images exists, or one does not and `strict` is set.
+    """
     number = {label: position for position, label in enumerate(classes)}
     kept: list[Row] = []
     identities: list[str] = []
@@ -103,5 +113,5 @@ def _column(table: Path, header: list[str], accepted: tuple[str, ...]) -> int:
     for column in accepted:
         if column in header:
             return header.index(column)
-    found = ",".join(header) or "nothing"
-    raise InputError(f"{table} has the columns {found}, but needs one called {accepted[0]}: add it to the first line")
+    present = ",".join(header) or "nothing"
+    raise InputError(f"{table} has the columns {present}, but needs one called {accepted[0]}: add it to the first line")

@@ -21,12 +21,25 @@ TABLES = frozenset({".csv", ".tsv"})
 def open_domain(source: str | Path, *, split: str | None = None, strict: bool = False) -> Domain:
     """Open labeled images; nothing is decoded yet.
 
-    source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
-        column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`; or
-        `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
-        A `Path` is always a path; write `./digits` for a folder of that name.
-    split: the part to open, where the source has parts; for a folder, the folder below it.
-    strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+    Args:
+        source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
+            column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`;
+            or `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
+            A `Path` is always a path; write `./digits` for a folder of that name.
+        split: the part to open, if the source has parts; for a folder, the folder below it.
+        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+
+    Returns:
+        The images with their labels.
+
+    Raises:
+        InputError: there is nothing of that name, or what is there has another layout.
+
+    Example:
+        >>> from cplsr import open_domain
+        >>> leaves = open_domain("procedural:leaf")
+        >>> len(leaves), leaves.classes[:2], leaves.reader(0).size
+        (2280, ('cherry healthy', 'cherry mildew'), (96, 96))
     """
     if isinstance(source, Path):
         return _open_path(source, split, strict)
@@ -96,23 +109,23 @@ def _open_procedural(name: str, split: str | None) -> Domain:
     return open_procedural(name, split=split or suffix or None)
 
 
-def _open_catalog(source: str, name: str, place: str, split: str | None, strict: bool) -> Domain:
+def _open_catalog(source: str, name: str, root: str, split: str | None, strict: bool) -> Domain:
     from cplsr.data.catalog import CATALOG
 
     entry = CATALOG.get(name.lower())
     if entry is None:
         near = difflib.get_close_matches(name.lower(), [*CATALOG, "hf", "procedural"], n=1)
-        hint = f"did you mean {near[0]}:{place}?" if near else f"give {FORMS}"
+        hint = f"did you mean {near[0]}:{root}?" if near else f"give {FORMS}"
         raise InputError(f"{source!r} is neither a path nor the name of a data set: {hint}")
     if entry.splits:
-        stem, at, suffix = place.rpartition("@")
+        stem, at, suffix = root.rpartition("@")
         if at and suffix in entry.splits:
-            place, split = stem, split or suffix
+            root, split = stem, split or suffix
     elif split is not None:
         _refuse_split(source, split)
-    domain = entry.open(place, split or entry.default_split, strict)
+    domain = entry.open(root, split or entry.default_split, strict)
     if entry.splits and (split or entry.default_split) == "train":
         from dataclasses import replace
 
-        return replace(domain, validation=partial(open_domain, f"{name}:{place}", split="val", strict=strict))
+        return replace(domain, validation=partial(open_domain, f"{name}:{root}", split="val", strict=strict))
     return domain

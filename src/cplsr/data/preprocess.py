@@ -24,8 +24,18 @@ UPRIGHT = {
 def preprocess(image: Image.Image, size: int) -> UInt8[np.ndarray, "3 {size} {size}"]:
     """Turn upright, make RGB, resize to a square of int(1.15 · size) by Pillow's bicubic filter, crop the center.
 
-    The image is stretched, not padded; where the margin is odd its larger half follows `round`, so that 257 → 224
-    crops 16 pixels on the left and top. Mean and standard deviation are the backbone's affair.
+    The image is stretched, not padded; an odd margin is halved by `round`, so that 257 → 224 crops 16 pixels on the
+    left and top. The backbone itself normalizes the colors.
+
+    Args:
+        image: of any mode and size.
+        size: pixels a side of the result.
+
+    Returns:
+        Bytes, colors first.
+
+    Raises:
+        UnreadableImageError: the image has a mode that cannot be turned into RGB.
     """
     resized = int(RESIZE_FACTOR * size)
     margin = round((resized - size) / 2)
@@ -35,7 +45,7 @@ def preprocess(image: Image.Image, size: int) -> UInt8[np.ndarray, "3 {size} {si
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image as its EXIF orientation says it should be seen; damaged EXIF data count as none."""
+    """Turn the image as its EXIF orientation says; damaged EXIF data count as none."""
     try:
         orientation = image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # Pillow's EXIF parser raises nearly everything on damaged data
@@ -45,7 +55,7 @@ def upright(image: Image.Image) -> Image.Image:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """The image in 8-bit RGB: transparency on white, more than 8 bits scaled, everything else as Pillow converts it."""
+    """Convert to 8-bit RGB: transparency on white, more than 8 bits scaled, everything else as Pillow converts it."""
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I") or image.mode == "F":

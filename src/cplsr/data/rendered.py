@@ -27,7 +27,16 @@ class RenderedReader:
 
 
 def open_procedural(name: str, *, split: str | None = None, seed: int = 0) -> Domain:
-    """Open a procedural domain, by default its `train` split; one with a `val` split knows it as its validation."""
+    """Open a procedural domain; nothing is drawn yet.
+
+    Args:
+        name: `base`, `radiograph`, `dermoscopy`, `landcover` or `leaf`.
+        split: default `train`; `base` also has `val`.
+        seed: another one gives other pictures of the same classes.
+
+    Raises:
+        InputError: there is no such domain or split.
+    """
     split = split or "train"
     pictures = make_domain(name, split, seed=seed)
     classes, labels = pictures.classes, pictures.labels

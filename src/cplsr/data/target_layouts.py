@@ -24,20 +24,20 @@ EUROSAT_CLASSES = (
 SEARCH_DEPTH = 3
 
 
-def open_eurosat(place: str, split: str, strict: bool) -> Domain:
-    """`2750/<class>/*.jpg`, `EuroSAT_RGB/<class>/*.jpg`, or the folder of the classes itself."""
-    return _open_class_folders("EuroSAT", _root(place), EUROSAT_CLASSES, strict)
+def open_eurosat(folder: str, split: str, strict: bool) -> Domain:
+    """Open EuroSAT: `2750/<class>/*.jpg`, `EuroSAT_RGB/<class>/*.jpg`, or the folder of the classes itself."""
+    return _open_class_folders("EuroSAT", _root(folder), EUROSAT_CLASSES, strict)
 
 
-def open_cropdisease(place: str, split: str, strict: bool) -> Domain:
-    """`train/<class>/*` of the plant-disease set, or the folder of the classes itself."""
+def open_cropdisease(folder: str, split: str, strict: bool) -> Domain:
+    """Open CropDisease: `train/<class>/*` of the plant-disease set, or the folder of the classes itself."""
     file = importlib.resources.files("cplsr.data") / "class_lists" / "cropdisease.txt"
-    return _open_class_folders("CropDisease", _root(place), file.read_text(encoding="utf-8").splitlines(), strict)
+    return _open_class_folders("CropDisease", _root(folder), file.read_text(encoding="utf-8").splitlines(), strict)
 
 
-def open_chestx(place: str, split: str, strict: bool) -> Domain:
-    """The images with exactly one finding, if it is among the benchmark's seven; groups are the patients."""
-    root = _root(place)
+def open_chestx(folder: str, split: str, strict: bool) -> Domain:
+    """Open ChestX: the images with exactly one finding, if it is one of the benchmark's seven; groups are patients."""
+    root = _root(folder)
     table = _find_file(root, "Data_Entry_2017*.csv")
     if table is None:
         return _open_class_folders("ChestX", root, CHESTX_CLASSES, strict, "and no Data_Entry_2017.csv")
@@ -50,9 +50,9 @@ def open_chestx(place: str, split: str, strict: bool) -> Domain:
     return domain_from_rows(rows, root, name="ChestX", classes=CHESTX_CLASSES, strict=strict).without_empty_classes()
 
 
-def open_isic(place: str, split: str, strict: bool) -> Domain:
-    """The training images of ISIC 2018 task 3; groups are the lesions where the csv of lesion groupings is there."""
-    root = _root(place)
+def open_isic(folder: str, split: str, strict: bool) -> Domain:
+    """Open ISIC 2018 task 3, its training images; groups are the lesions, if their csv is there."""
+    root = _root(folder)
     table = _find_file(root, "ISIC2018_Task3_Training_GroundTruth*.csv")
     if table is None:
         return _open_class_folders("ISIC", root, ISIC_CLASSES, strict, "and no ISIC2018_Task3_Training_GroundTruth.csv")
@@ -71,8 +71,8 @@ def open_isic(place: str, split: str, strict: bool) -> Domain:
     return domain_from_rows(rows, root, name="ISIC", classes=ISIC_CLASSES, strict=strict).without_empty_classes()
 
 
-def _root(place: str) -> Path:
-    root = Path(place).expanduser()
+def _root(folder: str) -> Path:
+    root = Path(folder).expanduser()
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that the data set was unpacked into")
     return root
@@ -113,14 +113,14 @@ def _find_file(root: Path, pattern: str) -> Path | None:
 
 def _image_paths(root: Path) -> dict[str, str]:
     """Paths relative to `root` of the images at most three folders down, by file name."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for folder in _folders_below(root):
         relative = os.path.relpath(folder, root)
         with os.scandir(folder) as entries:
             for entry in entries:
                 if is_image_name(entry.name):
-                    found.setdefault(entry.name, entry.name if relative == "." else f"{relative}/{entry.name}")
-    return found
+                    paths.setdefault(entry.name, entry.name if relative == "." else f"{relative}/{entry.name}")
+    return paths
 
 
 def _read_table(table: Path, columns: Sequence[str]) -> list[dict[str, str]]:

@@ -23,19 +23,24 @@ SPLIT_BY_IMAGE = (
 
 
 def class_list(name: str, split: str) -> tuple[str, ...]:
-    """WordNet ids of one split of `mini-imagenet` or `tiered-imagenet`."""
+    """Return the WordNet ids of one split of `mini-imagenet` or `tiered-imagenet`.
+
+    Example:
+        >>> len(class_list("mini-imagenet", "train"))
+        64
+    """
     if split not in SPLITS:
         raise InputError(f"{name} has no split {split!r}: give one of {', '.join(SPLITS)}")
     file = importlib.resources.files("cplsr.data") / "class_lists" / f"{name}-{split}.txt"
     return tuple(file.read_text(encoding="utf-8").split())
 
 
-def open_wordnet_split(name: str, place: str, split: str, strict: bool) -> Domain:
+def open_wordnet_split(name: str, source: str, split: str, strict: bool) -> Domain:
     """Open one split from csv splits with images/, folders named by WordNet id, or a data set with such labels."""
     wanted = class_list(name, split)
-    if place.startswith("hf:"):
-        return _open_data_set(name, place, split, wanted)
-    root = Path(place).expanduser()
+    if source.startswith("hf:"):
+        return _open_data_set(name, source, split, wanted)
+    root = Path(source).expanduser()
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that {name} was unpacked into, or hf:user/name")
     if is_saved_data_set(root):
@@ -48,13 +53,13 @@ def open_wordnet_split(name: str, place: str, split: str, strict: bool) -> Domai
 
 def _find_table(root: Path, split: str) -> Path | None:
     names = [f"{other}.csv" for other in OTHER_NAMES[split]]
-    places = [root, *(root / folder for folder in ("split", "splits", "csv", "images"))]
-    return next((place / name for place in places for name in names if (place / name).is_file()), None)
+    folders = [root, *(root / folder for folder in ("split", "splits", "csv", "images"))]
+    return next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
 
 
 def _open_table(root: Path, table: Path, wanted: tuple[str, ...], strict: bool) -> Domain:
     """The widespread layout: a csv of filename,label per split and all the images in one folder."""
-    folder = next((place for place in (root / "images", root) if place.is_dir()), root)
+    folder = next((folder for folder in (root / "images", root) if folder.is_dir()), root)
     with table.open(encoding="utf-8-sig", newline="") as stream:
         lines = list(csv.reader(stream))
     if not lines or len(lines[0]) < 2:
@@ -73,14 +78,14 @@ def _open_table(root: Path, table: Path, wanted: tuple[str, ...], strict: bool) 
 def _open_folders(name: str, root: Path, split: str, wanted: tuple[str, ...], strict: bool) -> Domain:
     """Folders by WordNet id: all in one place (also in `train/`, as ImageNet has them) or one folder per split."""
     known = set(wanted)
-    together = [place for place in (root, root / "images", root / "train") if place.is_dir()]
-    apart = [place for place in (root / other for other in OTHER_NAMES[split]) if place.is_dir()]
-    for place in together:
-        if known <= set(subfolders(place)):
-            return open_folder(place, classes=wanted, strict=strict)
-    for place in (*apart, root):
-        if known & set(subfolders(place)):
-            return open_folder(place, classes=wanted, strict=strict)
+    together = [folder for folder in (root, root / "images", root / "train") if folder.is_dir()]
+    apart = [folder for folder in (root / other for other in OTHER_NAMES[split]) if folder.is_dir()]
+    for folder in together:
+        if known <= set(subfolders(folder)):
+            return open_folder(folder, classes=wanted, strict=strict)
+    for folder in (*apart, root):
+        if known & set(subfolders(folder)):
+            return open_folder(folder, classes=wanted, strict=strict)
     raise InputError(
         f"{root} has no folders named by WordNet id for the {split} split of {name} (such as {wanted[0]}), "
         f"no {split}.csv and no parquet files: found {describe(root)}"

@@ -60,7 +60,7 @@ def evaluate(
         strict: An image that cannot be read is an error; else it is left out with a warning.
 
     Raises:
-        InputError: What was asked for cannot be measured; nothing has been embedded then.
+        InputError: What was asked for cannot be measured, or a target has too few images for its episodes.
     """
     settings = settings or EpisodeSettings()
     stored = [(name, read_adapter_info(source)) for name, source in adapters]

@@ -15,16 +15,23 @@ from cplsr.export.to_onnx import PrototypeHead, export_onnx
 def export_classifier(
     folder: str | Path, path: str | Path, *, backbone: str | None = None, raw_pixels: bool = False
 ) -> Exported:
-    """Write the classifier saved in `folder` as the file `path`; see `export_onnx`.
+    """Write a saved classifier as one `.onnx` file that gives class probabilities; see `export_onnx`.
 
-    backbone: where its backbone is now, if it has moved.
+    Args:
+        folder: where the classifier is saved.
+        path: the file to write; nothing is overwritten.
+        backbone: where its backbone is now, if it has moved.
+        raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
     """
     classifier = FewShotClassifier.load(folder, backbone=backbone, device="cpu")
     return export_onnx(classifier.backbone_, path, raw_pixels=raw_pixels, head=head_of(classifier.head_))
 
 
 def head_of(classifier: PrototypeClassifier) -> PrototypeHead:
-    """Unit prototypes and temperature of a fitted classifier; classes without images have no probability, no place."""
+    """Take unit prototypes and temperature from a fitted classifier; classes without images are left out."""
     known = classifier.counts_ > 0
     return PrototypeHead(
         classes=tuple(str(name) for name in classifier.classes_[known].tolist()),

@@ -1,4 +1,4 @@
-"""Where an export goes: a place that is free. Looked at before anything heavy is loaded, and again before writing."""
+"""Where an export goes: checked before anything heavy is loaded, and again before writing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from cplsr.errors import InputError
 
 
 def check_free_folder(path: Path) -> None:
-    """Refuse a place for a folder where something is; an empty folder may be replaced."""
+    """Check that a folder can be written at `path`; an empty one there may be replaced.
+
+    Raises:
+        InputError: something is there, or a file stands where a parent folder is needed.
+    """
     _check_parent(path)
     if path.is_dir():
         if any(path.iterdir()):
@@ -18,7 +22,11 @@ def check_free_folder(path: Path) -> None:
 
 
 def check_free_file(path: Path, suffix: str) -> None:
-    """Refuse a place for a file where something is, or a name that does not end as such files do."""
+    """Check that a file can be written at `path`.
+
+    Raises:
+        InputError: something is there, the name does not end in `suffix`, or a parent folder is a file.
+    """
     _check_parent(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; a file was wanted: give {path / ('model' + suffix)}")
@@ -29,12 +37,12 @@ def check_free_file(path: Path, suffix: str) -> None:
 
 
 def sidecar_of(path: Path) -> Path:
-    """The json file that goes with a checkpoint."""
+    """Return the path of the JSON file that goes with a checkpoint."""
     return path.with_name(path.name + ".json")
 
 
 def check_free_checkpoint(path: Path) -> None:
-    """Refuse a place for a checkpoint unless it is free, and that of its json file too."""
+    """Check that a checkpoint and its JSON file can be written at `path`, as `check_free_file` does."""
     check_free_file(path, ".safetensors")
     check_free_file(sidecar_of(path), ".json")
 

@@ -20,8 +20,11 @@ from cplsr.errors import InputError
 class Exported:
     """A finished export.
 
-    merged: whether an adapter was folded into the weights.
-    difference: max |a − b| / max |b| of what the written file gives (a) and what the source gives (b) on random images.
+    Attributes:
+        path: the file or folder that was written.
+        merged: whether an adapter was folded into the weights.
+        difference: max |a − b| / max |b|, where a is what the written model gives on random images, b what the source
+            gives.
     """
 
     path: Path
@@ -30,14 +33,14 @@ class Exported:
 
 
 def on_cpu(backbone: Backbone) -> Backbone:
-    """The backbone on the CPU in float32, where equal means equal: itself, or a copy."""
+    """Return the backbone if it is on the CPU, else a copy there, so that comparisons do not depend on the device."""
     if backbone.dtype != torch.float32:
         raise InputError(f"the backbone is in {backbone.dtype}; exports are float32: load it with precision fp32")
     return backbone if backbone.device.type == "cpu" else copy.deepcopy(backbone).to("cpu")
 
 
 def merged_copy(backbone: Backbone) -> Backbone:
-    """A copy that is an ordinary vision transformer: the adapter folded into its weights, or none to begin with."""
+    """Make a copy that is an ordinary vision transformer: an adapter is folded into its weights."""
     if backbone.adapter is None:
         return copy.deepcopy(backbone)
     try:
@@ -50,7 +53,7 @@ def merged_copy(backbone: Backbone) -> Backbone:
 
 
 def origin(backbone: Backbone) -> dict[str, Any]:
-    """Where the numbers come from: backbone, adapter, library versions. Of a local path only the last part is told."""
+    """Describe backbone, adapter and library versions for the record; of a local path only the last part is kept."""
     description = {**backbone.description(), "source": public_name(backbone.source)}
     adapter = None
     if backbone.adapter is not None:
@@ -66,7 +69,7 @@ def public_name(source: str) -> str:
 
 
 def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:
-    """The same random images every time: normalized floats, or raw pixels."""
+    """Make random images, the same ones every time: normalized floats, or raw pixels."""
     generator = torch.Generator().manual_seed(0)
     shape = (count, 3, backbone.image_size, backbone.image_size)
     if raw:
@@ -75,7 +78,17 @@ def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor
 
 
 def checked_difference(result: Tensor, reference: Tensor, tolerance: float, what: str) -> float:
-    """max |a − b| / max |b|, or an error where it is larger than allowed or not a number."""
+    """Compute max |a − b| / max |b| and check that it is small enough.
+
+    Args:
+        result: a, what the written model gives.
+        reference: b, what the source gives.
+        tolerance: the largest difference allowed.
+        what: the written model, for the message.
+
+    Raises:
+        InputError: the shapes differ, or the difference is too large or not a number.
+    """
     if result.shape != reference.shape:
         raise InputError(f"{what} gives {tuple(result.shape)} where the source gives {tuple(reference.shape)}")
     difference = ((result - reference).abs().max() / reference.abs().max()).item()

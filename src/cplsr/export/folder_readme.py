@@ -55,15 +55,15 @@ those of more than 8 bits to 0-255.
 """
 
 
-def folder_readme(plain: Backbone, told: dict[str, Any]) -> str:
-    """The text for a merged backbone; `told` is its origin before merging."""
+def folder_readme(plain: Backbone, origin: dict[str, Any]) -> str:
+    """The text for a merged backbone; `origin` is where it came from before merging."""
     size = plain.image_size
     resized = int(RESIZE_FACTOR * size)
     margin = round((resized - size) / 2)
     with_pooler = not plain.model.config.model_type.startswith(("dinov", "vit_msn"))  # type: ignore[union-attr, operator]
     return _TEXT.format(
         image_size=size,
-        what=_what(told),
+        what=_what(origin),
         options=", add_pooling_layer=False" if with_pooler else "",
         output_options=", output_hidden_states=True" if plain.pooling == "depth" else "",
         embedding=_embedding(plain),
@@ -79,7 +79,7 @@ def folder_readme(plain: Backbone, told: dict[str, Any]) -> str:
         mean=list(plain.mean),
         std=list(plain.std),
         processor=_processor(resized, size, margin),
-        origin=_origin(told),
+        origin=_origin(origin),
     )
 
 
@@ -98,8 +98,8 @@ def _embedding(plain: Backbone) -> str:
     )
 
 
-def _what(told: dict[str, Any]) -> str:
-    source, adapter = told["backbone"]["source"], told["adapter"]
+def _what(origin: dict[str, Any]) -> str:
+    source, adapter = origin["backbone"]["source"], origin["adapter"]
     if adapter is None:
         return f"A frozen vision transformer, `{source}`, as it is."
     return (
@@ -121,13 +121,13 @@ def _processor(resized: int, size: int, margin: int) -> str:
     )
 
 
-def _origin(told: dict[str, Any]) -> str:
-    backbone, adapter = told["backbone"], told["adapter"]
+def _origin(origin: dict[str, Any]) -> str:
+    backbone, adapter = origin["backbone"], origin["adapter"]
     lines = [
         f"- backbone `{backbone['source']}`, weights {backbone['fingerprint'][:16]}",
         f"- position embeddings: interpolation {backbone['position_interpolation']}",
     ]
     if adapter is not None:
         lines.append(f"- adapter `{adapter['kind']}` {adapter['options']}, parameters {adapter['fingerprint'][:16]}")
-    lines.append(f"- written by cplsr {told['versions']['cplsr']}; `export.json` has the rest")
+    lines.append(f"- written by cplsr {origin['versions']['cplsr']}; `export.json` has the rest")
     return "\n".join(lines)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,6 @@ from cplsr.episodes.prototypes import cosine_logits, normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
-from cplsr.export.quiet import quiet_exporter
 from cplsr.files import new_file
 
 TOLERANCE = 1e-4
@@ -45,7 +48,7 @@ class EmbeddingGraph(nn.Module):
         self.register_buffer("prototypes", None if head is None else normalize(head.prototypes.float().cpu()))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(batch, 3, size, size) -> embeddings (batch, dim), or probabilities (batch, classes)."""
+        """Turn pixels (batch, 3, size, size) into embeddings (batch, dim), or into probabilities (batch, classes)."""
         # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
         embeddings = self.backbone(pixels, between=_nothing)
         if self.prototypes is None:
@@ -56,13 +59,23 @@ class EmbeddingGraph(nn.Module):
 def export_onnx(
     backbone: Backbone, path: str | Path, *, raw_pixels: bool = False, head: PrototypeHead | None = None
 ) -> Exported:
-    """Write one `.onnx` file with the input `pixels` and the output `embedding`, or `probabilities` with a `head`.
-
-    raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+    """Write a backbone as one `.onnx` file with the input `pixels` and the output `embedding`.
 
     An adapter is folded into the weights where that is possible; where it is not, the graph contains it. Mean, std,
-    image size, class names and the like are in the file's `metadata_props`, as json. The graph is run by ONNX Runtime
-    with one image and with three, and compared with `backbone`, before the file takes its place.
+    image size, class names and the like are in the file's `metadata_props`, as JSON. The graph is run by ONNX Runtime
+    with one image and with three, and compared with `backbone`, before the file appears.
+
+    Args:
+        backbone: what to export, with or without an adapter.
+        path: the file to write; nothing is overwritten.
+        raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
+        head: makes the output `probabilities` of its classes instead.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
+
+    Raises:
+        InputError: the path is taken, a library is missing, or the model cannot be written or differs too much.
     """
     path = Path(path)
     check_free_file(path, ".onnx")
@@ -86,8 +99,8 @@ def export_onnx(
 
 
 def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | None) -> dict[str, str]:
-    """What a user of the graph has to know, as json: colors, sizes, classes, origin."""
-    told: dict[str, Any] = {
+    """Collect what a user of the graph has to know, each entry as JSON: colors, sizes, classes, origin."""
+    metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
         "mean": list(source.mean),
         "std": list(source.std),
@@ -97,8 +110,8 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | 
         **origin(source),
     }
     if head is not None:
-        told |= {"classes": list(head.classes), "temperature": head.temperature}
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in told.items()}
+        metadata |= {"classes": list(head.classes), "temperature": head.temperature}
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in metadata.items()}
 
 
 def _nothing(layer: int, tokens: Tensor) -> Tensor:
@@ -141,7 +154,7 @@ def _bytes_of(module: nn.Module) -> int:
 
 def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
     images = probe_images(graph.backbone, 2, raw=raw_pixels)
-    with quiet_exporter(), torch.no_grad():
+    with _quiet_exporter(), torch.no_grad():
         program = torch.onnx.export(
             graph,
             (images,),
@@ -155,6 +168,22 @@ def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
     if program is None:
         raise RuntimeError("torch.onnx.export gave nothing back")
     return program.model_proto
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """No warnings from torch's exporter: they are about operators of libraries that are not used."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _compare(content: bytes, reference: EmbeddingGraph, *, raw_pixels: bool) -> float:

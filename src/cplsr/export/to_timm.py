@@ -35,9 +35,28 @@ _AS_IN_VIT = (
 
 
 def export_timm(backbone: Backbone, path: str | Path) -> Exported:
-    """Write one `.safetensors` file, and beside it a `.json` with what tensors cannot say: heads, mean, std.
+    """Write a backbone as one `.safetensors` file in timm's key names.
 
-    The file is loaded again and compared with `backbone` before it takes its place.
+    Beside it goes a `.json` file with what tensors cannot say: heads, mean, std. The file is loaded again and compared
+    with `backbone` before it appears.
+
+    Args:
+        backbone: what to export; an adapter is folded into the weights.
+        path: the file to write; nothing is overwritten.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
+
+    Raises:
+        InputError: the path is taken, the adapter cannot be folded in, or timm has no such model.
+
+    Example:
+        >>> import tempfile
+        >>> from cplsr import export_timm, load_backbone
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     exported = export_timm(load_backbone("embedded"), f"{folder}/model.safetensors")
+        >>> exported.merged, exported.difference < 1e-4
+        (False, True)
     """
     path = Path(path)
     check_free_checkpoint(path)
@@ -68,14 +87,11 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
         raise InputError(f"{plain.source!r} has gated MLPs, which these key names do not cover: give --to transformers")
     state = {_as_in_vit(name): tensor for name, tensor in plain.model.state_dict().items()}
     tensors = to_checkpoint_keys(state)
-    if config.model_type == "deit":
-        tensors["dist_token"] = state["embeddings.distillation_token"]
     if config.model_type == "dinov2_with_registers":
         # timm gives positions to patches alone here; the class token's is added to the class token: the same sum.
         positions = tensors["pos_embed"]
         tensors["cls_token"] = tensors["cls_token"] + positions[:, :1]
         tensors["pos_embed"] = positions[:, 1:]
-        tensors["reg_token"] = state["embeddings.register_tokens"]
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
 
 

@@ -11,43 +11,54 @@ from torch import nn
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.pooling import pool
+from cplsr.backbones.quiet import quiet_transformers
 from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.export.destination import check_free_folder
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
 from cplsr.export.folder_readme import folder_readme
-from cplsr.export.quiet import quiet_transformers
 from cplsr.files import access_like_folder, new_file, new_folder, write_json
 
 TOLERANCE = 1e-5
 
 
 def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
-    """Write `config.json`, `model.safetensors`, `preprocessor_config.json`, `README.md` and `export.json` to `path`.
+    """Write a backbone as a folder that `transformers.AutoModel.from_pretrained` opens.
 
-    Position embeddings are stored for the image size of `backbone`. The folder is opened again by transformers and
-    compared with `backbone` before it takes its place.
+    The folder holds `config.json`, `model.safetensors`, `preprocessor_config.json`, `README.md` and `export.json`, with
+    position embeddings for the image size of `backbone`. It is opened again by transformers and compared with
+    `backbone` before it appears.
+
+    Args:
+        backbone: what to export; an adapter is folded into the weights.
+        path: the folder to write; nothing is overwritten.
+
+    Returns:
+        The path, whether an adapter was folded in, and how far the results differ.
+
+    Raises:
+        InputError: the path is taken, or the adapter cannot be folded in.
     """
     path = Path(path)
     check_free_folder(path)
     source = on_cpu(backbone)
     plain = merged_copy(source)
-    told = origin(source)
+    source_origin = origin(source)
     with new_folder(path) as folder:
         with quiet_transformers():
             plain.model.save_pretrained(folder)  # type: ignore[operator]
         for weights in folder.glob("*.safetensors"):  # written for the owner alone, unlike everything else
             access_like_folder(weights)
         write_json(folder / "preprocessor_config.json", processor_config(plain))
-        write_json(folder / "export.json", told)
+        write_json(folder / "export.json", source_origin)
         with new_file(folder / "README.md") as stream:
-            stream.write(folder_readme(plain, told))
+            stream.write(folder_readme(plain, source_origin))
         difference = _compare(folder, source)
     _tell_of_the_crop(plain)
     return Exported(path, merged=source.adapter is not None, difference=difference)
 
 
 def processor_config(backbone: Backbone) -> dict[str, Any]:
-    """`preprocessor_config.json`: the same stretch, crop and colors, in the words of transformers.
+    """Make `preprocessor_config.json`: the same stretch, crop and colors, in the terms of transformers.
 
     `BitImageProcessor` is the one that both resizes to a given height and width and crops, in every version.
     """

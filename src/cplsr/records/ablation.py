@@ -60,13 +60,13 @@ class AblationRun:
 
     def public(self) -> AblationRun:
         """The same without anybody's folders."""
-        told = {name: public(getattr(self, name)) for name in ("backbone", "setup", "command")}
-        return replace(self, results=self.results.public(), **told)
+        without_folders = {name: public(getattr(self, name)) for name in ("backbone", "setup", "command")}
+        return replace(self, results=self.results.public(), **without_folders)
 
     def write(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
-        told = msgspec.to_builtins({**vars(self.public()), "results": self.results.to_json()})
-        write_json(path, told, indent=None)
+        content = msgspec.to_builtins({**vars(self.public()), "results": self.results.to_json()})
+        write_json(path, content, indent=None)
 
     @classmethod
     def read(cls, path: Path) -> AblationRun:

@@ -190,10 +190,10 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of `analysis.json`; what is infinite is null there."""
-        told = {**vars(self.public())}
-        del told["panels"]
-        told["attention"] = [{"domain": p.domain, "image": p.image, "file": p.file} for p in self.attention]
-        return msgspec.json.decode(msgspec.json.encode(told))
+        content = {**vars(self.public())}
+        del content["panels"]
+        content["attention"] = [{"domain": p.domain, "image": p.image, "file": p.file} for p in self.attention]
+        return msgspec.json.decode(msgspec.json.encode(content))
 
     def write(self, folder: Path) -> None:
         """Fill a new folder."""
@@ -207,10 +207,12 @@ class Analysis:
     @classmethod
     def read(cls, folder: Path) -> Analysis:
         """Read a folder: analysis.json and the files that it names."""
-        found = read_record(folder / FINDINGS, cls, _WHAT)
-        panels = read_record(_inside(folder, found.umap), _Panels, f"part of {_WHAT}").panels if found.umap else ()
-        pictures = tuple(replace(each, png=_png(_inside(folder, each.file))) for each in found.attention)
-        return replace(found.public(), panels=panels, attention=pictures)
+        analysis = read_record(folder / FINDINGS, cls, _WHAT)
+        panels: tuple[Panel, ...] = ()
+        if analysis.umap:
+            panels = read_record(_inside(folder, analysis.umap), _Panels, f"part of {_WHAT}").panels
+        pictures = tuple(replace(each, png=_png(_inside(folder, each.file))) for each in analysis.attention)
+        return replace(analysis.public(), panels=panels, attention=pictures)
 
     def files(self) -> list[str]:
         """Names of the files that were read."""

@@ -15,15 +15,15 @@ _PATH = re.compile(rf"(?<![^\s'\"(=:,]){_ROOT}[^\s'\"),]+")
 
 def public_path(path: Path | str) -> str:
     """A path from the working folder if it is below it, else its last two parts."""
-    place, here = Path(path).resolve(), Path.cwd()
-    if place != here and place.is_relative_to(here):
-        return place.relative_to(here).as_posix()
-    return "/".join(place.parts[1:][-2:]) or place.anchor
+    whole, here = Path(path).resolve(), Path.cwd()
+    if whole != here and whole.is_relative_to(here):
+        return whole.relative_to(here).as_posix()
+    return "/".join(whole.parts[1:][-2:]) or whole.anchor
 
 
-def public_command(words: list[str]) -> str:
+def public_command(arguments: list[str]) -> str:
     """A command line to be kept, its absolute paths shortened, those behind NAME= too."""
-    return shlex.join(_shortened(word) for word in words)
+    return shlex.join(_shortened(argument) for argument in arguments)
 
 
 def public(value: T) -> T:
@@ -42,4 +42,4 @@ def _shortened(text: str) -> str:
     name, _, rest = text.rpartition("=") if not re.match(_ROOT, text) else ("", "", text)
     if re.match(_ROOT, rest) and "\n" not in text and " " not in name:
         return f"{name}={public_path(rest)}" if name else public_path(rest)
-    return _PATH.sub(lambda found: public_path(found[0]), text)
+    return _PATH.sub(lambda match: public_path(match[0]), text)

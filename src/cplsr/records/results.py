@@ -101,8 +101,8 @@ class ConfusionRow:
     @property
     def hardest(self) -> tuple[str, float]:
         """The class with the lowest recall, the first of equals, and that recall."""
-        place = min(range(len(self.recall)), key=self.recall.__getitem__)
-        return self.classes[place], self.recall[place]
+        label = min(range(len(self.recall)), key=self.recall.__getitem__)
+        return self.classes[label], self.recall[label]
 
 
 def _all_entries(row: tuple[Any, ...], size: int) -> bool:
@@ -113,8 +113,8 @@ def _with_zeros(row: tuple[Any, ...], size: int) -> tuple[int, ...]:
     """A row of the matrix from its (column, count) pairs."""
     if not all(isinstance(pair, tuple) and 0 <= pair[0] < size for pair in row):
         raise ValueError(f"a row of the confusions is not that of {size} classes")
-    found = dict(row)
-    return tuple(found.get(column, 0) for column in range(size))
+    counts = dict(row)
+    return tuple(counts.get(column, 0) for column in range(size))
 
 
 @dataclass(frozen=True)
@@ -263,10 +263,10 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""
-        told = self.public()
-        sparse = [{**vars(row), "counts": [_without_zeros(line) for line in row.counts]} for row in told.confusion]
-        first = {"rows": told.rows, "paired": told.paired, "averages": told.averages()}
-        return msgspec.to_builtins({**first, **vars(told), "confusion": sparse})
+        shown = self.public()
+        sparse = [{**vars(row), "counts": [_without_zeros(line) for line in row.counts]} for row in shown.confusion]
+        first = {"rows": shown.rows, "paired": shown.paired, "averages": shown.averages()}
+        return msgspec.to_builtins({**first, **vars(shown), "confusion": sparse})
 
     def write(self, path: Path | str) -> None:
         """Write as JSON, whole or not at all."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.results import FROZEN, excludes_zero
-from cplsr.report.tables import Cell, Mark, Table, best_of_most
+from cplsr.records.results import FROZEN
+from cplsr.report.estimates import Estimate, combined
+from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
 _COSTS: dict[str, tuple[Callable[[AblationRun], float | None], str]] = {
@@ -21,30 +22,22 @@ _DECLARED: tuple[Literal["trains", "sees"], ...] = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with the half-width of its 95 % interval; `None` where a part of it has none."""
-
-    mean: float
-    half_width: float | None
+Columns = list[tuple[str, dict[str, Cell]]]
+"""Headings, each with its cells by row; a row without a cell has nothing to say there."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """One row in one column: accuracy, its difference from the frozen backbone on the same episodes, how many."""
+class Measured:
+    """One row at one shot: accuracy, its difference from the frozen backbone on the same episodes, how many."""
 
     accuracy: Estimate
     difference: Estimate | None
     episodes: int
 
     @property
-    def mark(self) -> Mark:
-        """Which way the difference goes where 0 lies outside its interval."""
-        change = self.difference
-        if change is None or not excludes_zero(change.mean, change.half_width):
-            return ""
-        return "better" if change.mean > 0 else "worse"
+    def rank(self) -> tuple[float, int]:
+        """What makes one row the best of a column."""
+        return round(self.accuracy.mean, _PLACES), self.episodes
 
 
 def table_of(
@@ -56,126 +49,108 @@ def table_of(
 ) -> Table:
     """Rows down, targets and shots across, with averages, gains over frozen and costs; means over the seeds.
 
-    records: what the runs wrote, in the order in which their rows are to stand.
-    rows: names of all rows that were planned; those without a record are listed as not run.
-    failures: (run, reason) of runs that failed; they go to the caption.
-    shots: the shots to show. Default: all.
+    Args:
+        records: what the runs wrote, in the order in which their rows are to stand.
+        rows: names of all rows that were planned; those without a record are listed as not run.
+        failures: (run, reason) of runs that failed; they go to the caption.
+        shots: the shots to show. Default: all.
     """
-    found = sorted({record.shot for record in records})
-    shown = [shot for shot in found if shots is None or shot in shots]
-    targets = list(dict.fromkeys(target for record in records for target in record.results.targets))
-    groups = [(target, [target]) for target in targets]
-    if len(targets) > 1:
-        groups.append((AVERAGE, targets))
-    columns = [(shot, number) for shot in shown for number in range(len(groups))]
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
-    places = {
-        (name, shot, number): place
-        for name in names
-        for shot, number in columns
-        if (place := _place(records, name, shot, groups[number][1])) is not None
-    }
-    best = {
-        column: best_of_most(_rank(place) for key, place in places.items() if key[1:] == column) for column in columns
-    }
-    several = len({name for name, _, _ in places}) > 1
-    last = len(groups) - 1
-    gains = [shot for shot in shown if any(places[key].difference for key in places if key[1:] == (shot, last))]
-    costs = [heading for heading in _COSTS if any(_cost(records, name, heading) is not None for name in names)]
-    methods = {record.method.get("name") for record in records if record.method}
-    words = _DECLARED if len(methods) > 1 else ()
-    body = [
-        (
-            Cell(name),
-            *(Cell(_declared(records, name, word)) for word in words),
-            *(_cell(places.get((name, *column)), best[column] if several else None) for column in columns),
-            *(_gain_cell(places.get((name, shot, last))) for shot in gains),
-            *(_cost_cell(_cost(records, name, heading), heading) for heading in costs),
-        )
-        for name in names
-        if any((name, *column) in places for column in columns)
-    ]
-    return Table(
-        title=_title(records),
-        columns=(
-            "row",
-            *words,
-            *(f"{groups[number][0]}\n{shot}-shot" for shot, number in columns),
-            *(f"gain\n{shot}-shot" for shot in gains),
-            *costs,
-        ),
-        rows=tuple(body),
-        caption=_caption(records, names, failures),
-        left=1 + len(words),
+    shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
+    declared, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
+    columns = [*declared, *accuracies, *_gain_columns(records, shown), *_cost_columns(records)]
+    measured = [name for name in names if any(name in cells for _, cells in accuracies)]
+    return table(
+        _title(records),
+        ("row", *(heading for heading, _ in columns)),
+        [(name, *(cells.get(name, "") for _, cells in columns)) for name in measured],
+        _caption(records, names, failures),
+        left=1 + len(declared),
     )
 
 
-def combined(estimates: Sequence[Estimate]) -> Estimate:
-    """Mean of independent estimates; its half-width is √(Σ half-width²) / n."""
-    count = len(estimates)
-    widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
-    half_width = sum(width**2 for width in widths) ** 0.5 / count if len(widths) == count else None
-    return Estimate(sum(estimate.mean for estimate in estimates) / count, half_width)
+def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+    """Every target and their average at every shot; the best in bold where there are several rows."""
+    targets = _targets(records)
+    groups = [(target, [target]) for target in targets]
+    if len(targets) > 1:
+        groups.append((AVERAGE, targets))
+    measured = [(f"{name}\n{shot}-shot", _measured(records, shot, own)) for shot in shots for name, own in groups]
+    several = len({row for _, column in measured for row in column}) > 1
+    columns: Columns = []
+    for heading, column in measured:
+        best = best_of_most(entry.rank for entry in column.values()) if several else None
+        columns.append((heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}))
+    return columns
 
 
-def _place(records: Sequence[AblationRun], name: str, shot: int, targets: Sequence[str]) -> Place | None:
-    """Over all seeds, and over all of several targets."""
-    mine = [record for record in records if (record.row, record.shot) == (name, shot)]
-    accuracies: list[Estimate] = []
-    differences: list[Estimate] = []
-    episodes: list[int] = []
-    for record in mine:
-        method = FROZEN if record.adapter["kind"] == FROZEN else name
-        for target in targets:
-            row = record.results.row(method, target, shot)
-            if row is None:
-                return None
-            accuracies.append(Estimate(row.accuracy, row.ci95))
-            episodes.append(row.episodes)
-            if (paired := record.results.paired_row(method, target, shot)) is not None:
-                differences.append(Estimate(paired.difference, paired.ci95))
-    if not accuracies:
+def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
+    mark = "" if entry.difference is None else entry.difference.mark
+    return Cell(entry.accuracy.written(), bold=entry.rank == best, mark=mark)
+
+
+def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+    """The difference from frozen over all targets; its mark stands with the accuracy."""
+    columns: Columns = []
+    for shot in shots:
+        changes = {row: entry.difference for row, entry in _measured(records, shot, _targets(records)).items()}
+        gains = {row: Cell(_signed(change)) for row, change in changes.items() if change is not None}
+        if gains:
+            columns.append((f"gain\n{shot}-shot", gains))
+    return columns
+
+
+def _cost_columns(records: Sequence[AblationRun]) -> Columns:
+    """What the trainings cost, averaged over shots and seeds."""
+    columns: Columns = []
+    for heading, (figure, layout) in _COSTS.items():
+        costs: dict[str, list[float]] = {}
+        for record in records:
+            if (cost := figure(record)) is not None:
+                costs.setdefault(record.row, []).append(cost)
+        if costs:
+            means = {row: sum(known) / len(known) for row, known in costs.items()}
+            columns.append((heading, {row: Cell(format(mean, layout)) for row, mean in means.items()}))
+    return columns
+
+
+def _declared_columns(records: Sequence[AblationRun]) -> Columns:
+    """What the rows train and see, where their methods differ."""
+    if len({record.method.get("name") for record in records if record.method}) < 2:
+        return []
+    declared = {record.row: record.declared for record in reversed(records) if record.declared}
+    return [(word, {row: Cell(entry[word]) for row, entry in declared.items()}) for word in _DECLARED]
+
+
+def _targets(records: Sequence[AblationRun]) -> list[str]:
+    return list(dict.fromkeys(target for record in records for target in record.results.targets))
+
+
+def _measured(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> dict[str, Measured]:
+    """Every row that was measured on all of the targets with all of its seeds, averaged over both."""
+    by_row: dict[str, list[AblationRun]] = {}
+    for record in records:
+        if record.shot == shot:
+            by_row.setdefault(record.row, []).append(record)
+    return {row: entry for row, own in by_row.items() if (entry := _average(own, shot, targets)) is not None}
+
+
+def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> Measured | None:
+    rows, differences = [], []
+    for record in records:
+        method = FROZEN if record.adapter["kind"] == FROZEN else record.row
+        rows += [record.results.row(method, target, shot) for target in targets]
+        paired = [record.results.paired_row(method, target, shot) for target in targets]
+        differences += [Estimate(row.difference, row.ci95) for row in paired if row is not None]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
         return None
-    return Place(combined(accuracies), combined(differences) if differences else None, min(episodes))
+    accuracy = combined([Estimate(row.accuracy, row.ci95) for row in known])
+    return Measured(accuracy, combined(differences) if differences else None, min(row.episodes for row in known))
 
 
-def _rank(place: Place) -> tuple[float, int]:
-    """What makes one row the best of a column."""
-    return round(place.accuracy.mean, _PLACES), place.episodes
-
-
-def _cell(place: Place | None, best: tuple[float, int] | None) -> Cell:
-    if place is None:
-        return Cell("")
-    width = place.accuracy.half_width
-    text = f"{place.accuracy.mean:.2f}" + ("" if width is None else f" ±{width:.2f}")
-    return Cell(text, bold=_rank(place) == best, mark=place.mark)
-
-
-def _gain_cell(place: Place | None) -> Cell:
-    """The difference from frozen; its mark stands with the accuracy."""
-    change = None if place is None else place.difference
-    if change is None:
-        return Cell("")
-    width = "" if change.half_width is None else f" ±{change.half_width:.2f}"
-    return Cell(f"{change.mean:+.2f}{width}".replace("-", "−"))
-
-
-def _cost(records: Sequence[AblationRun], name: str, heading: str) -> float | None:
-    """A cost of the row's trainings, averaged over shots and seeds."""
-    figure, _ = _COSTS[heading]
-    known = [cost for record in records if record.row == name and (cost := figure(record)) is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _cost_cell(cost: float | None, heading: str) -> Cell:
-    return Cell("" if cost is None else format(cost, _COSTS[heading][1]))
-
-
-def _declared(records: Sequence[AblationRun], name: str, word: Literal["trains", "sees"]) -> str:
-    """What the row trains or sees, where its records say so."""
-    told = (record.declared[word] for record in records if record.row == name and record.declared)
-    return next(told, "")
+def _signed(change: Estimate) -> str:
+    return change.written(sign=True).replace("-", "−")
 
 
 def _title(records: Sequence[AblationRun]) -> str:
@@ -206,12 +181,12 @@ def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Seq
 
 def _unequal_seeds(records: Sequence[AblationRun], seeds: Sequence[int]) -> list[str]:
     """Rows that lack seeds others have: their means are of fewer trainings and other episodes."""
-    found: dict[tuple[str, int], list[int]] = {}
+    by_row: dict[tuple[str, int], list[int]] = {}
     for record in records:
-        found.setdefault((record.row, record.shot), []).append(record.seed)
+        by_row.setdefault((record.row, record.shot), []).append(record.seed)
     return [
         f"{row}, {shot}-shot: only {'seed' if len(own) == 1 else 'seeds'} {', '.join(map(str, sorted(own)))}."
-        for (row, shot), own in found.items()
+        for (row, shot), own in by_row.items()
         if sorted(own) != list(seeds)
     ]
 
@@ -229,8 +204,7 @@ def _fewer_episodes(records: Sequence[AblationRun]) -> list[str]:
 
 def _mixed(records: Sequence[AblationRun]) -> list[str]:
     """What must be the same for figures to be compared, and is not."""
-    notes = []
-    notes += _fewer_episodes(records)
+    notes = _fewer_episodes(records)
     shared: dict[str, set[Any]] = {
         "backbones": {record.backbone["fingerprint"] for record in records},
         "image sizes": {record.backbone["image_size"] for record in records},

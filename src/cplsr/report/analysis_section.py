@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
-from cplsr.records.analysis import Analysis, CostRow, DomainAnalysis, HeadChange, Measures, Panel
+from cplsr.records.analysis import Analysis, CostRow, DomainAnalysis, HeadChange
 from cplsr.report.figures import figure, figures
 from cplsr.report.heat_map import heat_map
-from cplsr.report.lines import Line, line_chart, line_legend
+from cplsr.report.lines import Line, line_chart
 from cplsr.report.markup import element, number, significant, text
-from cplsr.report.material import Analyzed
 from cplsr.report.scatter import scatter_chart, scatter_legend
-from cplsr.report.sections import Section, paragraph, part, table_with_sources
-from cplsr.report.tables import Cell, Table
+from cplsr.report.sections import table_with_sources
+from cplsr.report.tables import Cell, Cells, Table, table
 
+TERMS = {"V_tr": "V_tr", "V_wit": "V_wit", "Ed2": "Ed²", "tr_sigma": "tr Σ", "tr_sigma_tau": "tr Σ_τ",
+         "base_term": "base term"}  # fmt: skip
+"""Terms of the bound, and how they are written."""
 MOST_HEADS = 12
 SPACE_WORDS = (
     "On embeddings of unit length. Within/between is the spread inside the classes over the spread of their means: "
@@ -35,254 +38,184 @@ ATTENTION_WORDS = "The image, then where the class token looks in each head, bef
 COST_WORDS = "What the kinds of adapters cost as images give more tokens. A merged coalescent projection costs nothing."
 
 
-def analysis_sections(analyses: tuple[Analyzed, ...]) -> list[Section]:
-    """All that analyses say, subject by subject."""
-    subjects = (
-        ("space", "Embedding space and bound", SPACE_WORDS, _space),
-        ("umap", "Embeddings in two dimensions", UMAP_WORDS, _umap),
-        ("heads", "Heads, by how much they changed", HEADS_WORDS, _heads),
-        ("entropy", "Attention: how far it spreads", ENTROPY_WORDS, _entropy),
-        ("attention", "Attention: where it looks", ATTENTION_WORDS, _attention),
-        ("cost", "Cost", COST_WORDS, _cost),
-    )
-    sections = []
-    for key, title, explanation, write in subjects:
-        body = "".join(part(entry.name, write(entry.analysis), of=len(analyses)) for entry in analyses)
-        sections.append(Section(key, title, paragraph(explanation) + body if body else ""))
-    return sections
-
-
 def _space(analysis: Analysis) -> str:
     if not analysis.domains:
         return ""
-    tables = [table_with_sources(spread_table(analysis.domains))]
     shots = dict.fromkeys(shot for domain in analysis.domains.values() for shot in domain.before.bound)
-    tables += [table_with_sources(bound_table(analysis.domains, shot)) for shot in shots]
-    return "".join(tables)
+    tables = [spread_table(analysis.domains), *(bound_table(analysis.domains, shot) for shot in shots)]
+    return "".join(map(table_with_sources, tables))
 
 
 def spread_table(domains: dict[str, DomainAnalysis]) -> Table:
     """Spread and distance from the base domain, before and after, and how far the embeddings moved."""
     moved = any(domain.drift is not None for domain in domains.values())
-    rows = tuple(
-        (
-            Cell(name),
-            Cell(f"{domain.images:,}"),
-            *_lower_bold(domain.before.within_between, domain.after.within_between if domain.after else None),
-            *_lower_bold(domain.before.proxy_distance, domain.after.proxy_distance if domain.after else None),
-            *(_drift(domain) if moved else ()),
-        )
-        for name, domain in domains.items()
-    )
+    rows: list[Cells] = []
+    for name, domain in domains.items():
+        cells = [*_lower_bold(domain, "within_between"), *_lower_bold(domain, "proxy_distance")]
+        if moved:
+            cells += [Cell(number(getattr(domain.drift, what, None), 3)) for what in ("cosine", "shift")]
+        rows.append((name, f"{domain.images:,}", *cells))
     columns = ["domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after"]
     if moved:
         columns += ["cosine\nbefore, after", "common\nshift"]
-    return Table(
-        title="Spread of the classes, distance from the base",
-        columns=tuple(columns),
-        rows=rows,
-        caption="Bold: the lower of two.",
-    )
-
-
-def _drift(domain: DomainAnalysis) -> tuple[Cell, Cell]:
-    cosine, shift = (None, None) if domain.drift is None else (domain.drift.cosine, domain.drift.shift)
-    return Cell(number(cosine, 3)), Cell(number(shift, 3))
+    return table("Spread of the classes, distance from the base", columns, rows, "Bold: the lower of two.")
 
 
 def bound_table(domains: dict[str, DomainAnalysis], shot: int) -> Table:
     """The terms of the bound at one shot, before → after."""
-    terms = {
-        "V_tr": "V_tr",
-        "V_wit": "V_wit",
-        "Ed2": "Ed²",
-        "tr_sigma": "tr Σ",
-        "tr_sigma_tau": "tr Σ_τ",
-        "base_term": "base term",
-    }
     rows = []
     for name, domain in domains.items():
-        cells = [Cell(name)]
-        for term in terms:
-            stages = [stage.bound.get(shot) for stage in (domain.before, domain.after) if stage is not None]
-            cells.append(Cell(" → ".join(significant(getattr(found, term, None)) for found in stages)))
-        rows.append(tuple(cells))
+        stages = [stage.bound.get(shot) for stage in (domain.before, domain.after) if stage is not None]
+        rows.append((name, *(" → ".join(significant(getattr(own, term, None)) for own in stages) for term in TERMS)))
     caption = "Before → after. λ and the term of the sample size are not estimated."
-    return Table(
-        title=f"Terms of the bound, {shot}-shot", columns=("domain", *terms.values()), rows=tuple(rows), caption=caption
-    )
+    return table(f"Terms of the bound, {shot}-shot", ("domain", *TERMS.values()), rows, caption)
 
 
-def _lower_bold(before: float | None, after: float | None) -> tuple[Cell, Cell]:
-    known = before is not None and after is not None
-    first = Cell(number(before, 3), bold=known and before < after)  # type: ignore[operator]
-    return first, Cell(number(after, 3), bold=known and after < before)  # type: ignore[operator]
+def _lower_bold(domain: DomainAnalysis, what: str) -> list[Cell]:
+    values = [getattr(stage, what, None) for stage in (domain.before, domain.after)]
+    higher = max(values) if None not in values else None  # type: ignore[type-var]
+    return [Cell(number(value, 3), bold=higher is not None and value < higher) for value in values]
 
 
 def _umap(analysis: Analysis) -> str:
     parts = []
     for domain in dict.fromkeys(panel.domain for panel in analysis.panels):
         panels = [panel for panel in analysis.panels if panel.domain == domain]
-        drawings = figures(*(_panel(panel) for panel in panels))
-        parts.append(element("h3", text(domain)) + scatter_legend(panels[0].classes) + drawings)
+        parts += [element("h3", text(domain)), scatter_legend(panels[0].classes), figures(map(scatter_chart, panels))]
     return "".join(parts)
 
 
-def _panel(panel: Panel) -> str:
-    chart = scatter_chart(
-        panel.x,
-        panel.y,
-        panel.labels,
-        panel.classes,
-        title=f"{panel.domain} {panel.stage} adapting",
-        description=f"{len(panel.x)} images of {len(panel.classes)} classes.",
-    )
-    return figure(chart, panel.stage)
-
-
 def _heads(analysis: Analysis) -> str:
-    if not analysis.heads:
+    heads = analysis.heads
+    if not heads:
         return ""
-    drawings = [_head_map(analysis.heads, "distance", "Distance of C from the identity, ‖C − I‖")]
-    if all(head.entropy_change is not None for head in analysis.heads):
-        drawings.append(
-            _head_map(analysis.heads, "entropy_change", "Change of the attention's entropy (size; sign in the table)")
-        )
-    return figures(*drawings) + table_with_sources(heads_table(analysis.heads))
+    drawings = [_head_map(heads, "distance", "Distance of C from the identity, ‖C − I‖")]
+    if all(head.entropy_change is not None for head in heads):
+        caption = "Change of the attention's entropy (size; sign in the table)"
+        drawings.append(_head_map(heads, "entropy_change", caption))
+    return figures(drawings) + table_with_sources(heads_table(heads))
 
 
-def _head_map(heads: tuple[HeadChange, ...], what: str, caption: str) -> str:
+def _head_map(heads: tuple[HeadChange, ...], what: str, title: str) -> str:
     layers, numbers = sorted({head.layer for head in heads}), sorted({head.head for head in heads})
-    found = {(head.layer, head.head): abs(getattr(head, what)) for head in heads}
-    values = [[found.get((layer, number_)) for number_ in numbers] for layer in layers]
-    top = max(heads, key=lambda head: abs(getattr(head, what)))
-    chart = heat_map(
-        values,
+    sizes = {(head.layer, head.head): abs(getattr(head, what)) for head in heads}
+    top = max(heads, key=lambda head: sizes[head.layer, head.head])
+    return heat_map(
+        [[sizes.get((layer, head)) for head in numbers] for layer in layers],
         [str(layer) for layer in layers],
-        [str(number_) for number_ in numbers],
-        title=caption,
+        [str(head) for head in numbers],
+        title=title,
         description=f"Largest in layer {top.layer}, head {top.head}: {number(getattr(top, what))}.",
-        row_axis="layer",
-        column_axis="head",
-        high=max(found.values()),
+        axis_names=("layer", "head"),
+        high=max(sizes.values()),
         digits=2,
     )
-    return figure(chart, caption)
 
 
 def heads_table(heads: tuple[HeadChange, ...]) -> Table:
     """The heads that changed most."""
     ranked = sorted(heads, key=lambda head: -head.distance)[:MOST_HEADS]
-    rows = tuple(
-        tuple(
-            Cell(content)
-            for content in (
-                str(head.layer),
-                str(head.head),
-                number(head.distance, 3),
-                f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
-                significant(head.condition),
-                number(head.asymmetry, 3),
-                number(head.entropy_change, 3, sign=True),
-            )
+    rows = [
+        (
+            str(head.layer),
+            str(head.head),
+            number(head.distance, 3),
+            f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
+            significant(head.condition),
+            number(head.asymmetry, 3),
+            number(head.entropy_change, 3, sign=True),
         )
         for head in ranked
-    )
+    ]
     more = f"The first {len(ranked)} of {len(heads)} heads." if len(ranked) < len(heads) else ""
     columns = ("layer", "head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
-    return Table(title="Heads that changed most", columns=columns, rows=rows, caption=more)
+    return table("Heads that changed most", columns, rows, more)
 
 
 def _entropy(analysis: Analysis) -> str:
-    drawings = [
+    return figures(
         _entropy_of(name, domain) for name, domain in analysis.domains.items() if domain.before.attention_entropy
-    ]
-    return figures(*drawings) if drawings else ""
+    )
 
 
 def _entropy_of(name: str, domain: DomainAnalysis) -> str:
-    lines = [_entropy_line("before", domain.before, 0)]
-    if domain.after is not None:
-        lines.append(_entropy_line("after", domain.after, 1))
-    chart = line_chart(
+    lines = []
+    for series, (stage, measures) in enumerate((("before", domain.before), ("after", domain.after))):
+        layers = [] if measures is None else measures.attention_entropy
+        means = [(float(layer), sum(heads) / len(heads)) for layer, heads in enumerate(layers) if heads]
+        if measures is not None:
+            lines.append(Line(stage, tuple(means), series=series, marked=True))
+    return line_chart(
         lines,
         title=f"Entropy of attention on {name}",
         description="; ".join(f"{line.name}: {', '.join(number(y) for _, y in line.points)}" for line in lines),
         x="layer",
         y="entropy, nats",
+        caption=name,
     )
-    return figure(chart, name, legend=line_legend(lines))
-
-
-def _entropy_line(name: str, side: Measures, series: int) -> Line:
-    means = [(float(layer), sum(heads) / len(heads)) for layer, heads in enumerate(side.attention_entropy) if heads]
-    return Line(name, tuple(means), series=series, marked=True)
 
 
 def _attention(analysis: Analysis) -> str:
     pictures = []
     for entry in analysis.attention:
         data = base64.b64encode(entry.png).decode("ascii")
-        label = f"{entry.domain}: {entry.image}"
-        drawing = element("img", src=f"data:image/png;base64,{data}", alt=f"Attention maps, {label}")
-        pictures.append(figure(drawing, label, wide=True))
+        caption = f"{entry.domain}: {entry.image}"
+        drawing = element("img", src=f"data:image/png;base64,{data}", alt=f"Attention maps, {caption}")
+        pictures.append(figure(drawing, caption, wide=True))
     return "".join(pictures)
 
 
 def _cost(analysis: Analysis) -> str:
     if not analysis.cost:
         return ""
-    drawings = [
-        _cost_curve(analysis.cost, "parameters", "parameters"),
-        _cost_curve(analysis.cost, "flops", "FLOPs per image"),
-    ]
+    subjects = {"parameters": "parameters", "flops": "FLOPs per image"}
     if any(entry.seconds is not None for entry in analysis.cost):
-        drawings.append(_cost_curve(analysis.cost, "seconds", "seconds per image"))
-    return figures(*drawings) + table_with_sources(cost_table(analysis.cost))
+        subjects["seconds"] = "seconds per image"
+    drawings = [_cost_curve(analysis.cost, what, title) for what, title in subjects.items()]
+    return figures(drawings) + table_with_sources(cost_table(analysis.cost))
 
 
-def _cost_curve(costs: tuple[CostRow, ...], what: str, label: str) -> str:
+def _cost_curve(costs: tuple[CostRow, ...], what: str, name: str) -> str:
     lines = []
     for series, adapter in enumerate(dict.fromkeys(entry.adapter for entry in costs)):
-        points = [
-            (float(entry.tokens), float(getattr(entry, what)))
-            for entry in costs
-            if entry.adapter == adapter and (getattr(entry, what) or 0) > 0
-        ]
-        if points:
-            lines.append(Line(adapter, tuple(sorted(points)), series=series, marked=True))
-    chart = line_chart(
+        own = [(float(entry.tokens), float(getattr(entry, what) or 0)) for entry in costs if entry.adapter == adapter]
+        if points := sorted(point for point in own if point[1] > 0):
+            lines.append(Line(adapter, tuple(points), series=series, marked=True))
+    return line_chart(
         lines,
-        title=f"{label} by number of tokens",
+        title=f"{name} by number of tokens",
         description=f"{len(lines)} adapters.",
         x="tokens",
-        y=label,
+        y=name,
+        caption=name,
         log_y=True,
     )
-    return figure(chart, label, legend=line_legend(lines))
 
 
 def cost_table(costs: tuple[CostRow, ...]) -> Table:
-    """Every adapter at every image size."""
-    timed = any(entry.seconds is not None for entry in costs)
-    rows = []
-    for entry in costs:
-        cells = [
+    """Every adapter at every image size; times only where some were measured."""
+    columns = ("adapter", "image size", "tokens", "parameters", "GFLOPs per image", "ms per image")
+    rows = [
+        (
             entry.adapter,
             f"{entry.image_size:,}",
             f"{entry.tokens:,}",
             f"{entry.parameters:,.0f}",
             number(entry.flops / 1e9, 3),
-        ]
-        if timed:
-            cells.append("" if entry.seconds is None else significant(1000 * entry.seconds))
-        rows.append(tuple(map(Cell, cells)))
-    columns = (
-        "adapter",
-        "image size",
-        "tokens",
-        "parameters",
-        "GFLOPs per image",
-        *(["ms per image"] if timed else []),
-    )
-    return Table(title="What adapters cost in a forward pass", columns=columns, rows=tuple(rows))
+            "" if entry.seconds is None else significant(1000 * entry.seconds),
+        )
+        for entry in costs
+    ]
+    shown = len(columns) if any(entry.seconds is not None for entry in costs) else -1
+    return table("What adapters cost in a forward pass", columns[:shown], [row[:shown] for row in rows])
+
+
+SUBJECTS: tuple[tuple[str, str, str, Callable[[Analysis], str]], ...] = (
+    ("space", "Embedding space and bound", SPACE_WORDS, _space),
+    ("umap", "Embeddings in two dimensions", UMAP_WORDS, _umap),
+    ("heads", "Heads, by how much they changed", HEADS_WORDS, _heads),
+    ("entropy", "Attention: how far it spreads", ENTROPY_WORDS, _entropy),
+    ("attention", "Attention: where it looks", ATTENTION_WORDS, _attention),
+    ("cost", "Cost", COST_WORDS, _cost),
+)
+"""The sections an analysis gives: key, title, explanation, and what is written in it."""

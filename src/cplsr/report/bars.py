@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cplsr.report.figures import WIDTH, label_width, line, picture, shorten, style, swatches, words, x_axis
-from cplsr.report.markup import element, number, text
+from cplsr.report.estimates import Estimate
+from cplsr.report.figures import WIDTH, chart, hint, label, label_width, line, style, swatches, x_axis
+from cplsr.report.markup import element, number
 from cplsr.report.scales import Scale
 
-BAR, GAP, LETTERS = 13.0, 10.0, 16
+TOP, BAR, GAP, LETTERS = 8.0, 13.0, 10.0, 16
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure: whose it is, its 95 % half-width if known, and the number of its series."""
+    """One figure in percent: whose it is, its 95 % half-width if known, and the number of its series."""
 
     name: str
     value: float
@@ -22,67 +23,66 @@ class Bar:
     series: int
 
 
-@dataclass(frozen=True)
-class BarGroup:
-    """Bars that belong together, first to last from the top."""
-
-    name: str
-    bars: tuple[Bar, ...]
-
-
 def bar_chart(
-    groups: Sequence[BarGroup], *, title: str, description: str, axis: str, high: float, reference: float | None = None
+    groups: Mapping[str, Sequence[Bar]],
+    series: Sequence[str],
+    *,
+    title: str,
+    axis: str,
+    caption: str | None = None,
+    reference: float | None = None,
 ) -> str:
-    """Horizontal bars from 0 to `high`, one group under the other, the figure at the end of each.
+    """Horizontal bars from 0 to 100, one named group under the other, the figure at the end of each.
 
-    reference: where a dotted line stands, such as the accuracy of guessing.
+    Args:
+        groups: the bars that belong together, by the name they have in common.
+        series: names for the legend.
+        title: what the chart shows.
+        axis: name of the horizontal axis.
+        caption: stands above the chart instead of the title.
+        reference: where a dotted line stands, such as the accuracy of guessing.
     """
-    left = label_width([group.name for group in groups], LETTERS)
-    scale = Scale(0.0, high, left, WIDTH - 44)
-    top = 8.0
-    y = top
-    parts = []
-    for group in groups:
-        middle = y + BAR * len(group.bars) / 2 + 4
-        parts.append(words(left - 8, middle, shorten(group.name, LETTERS), anchor="end", title=group.name))
-        for bar in group.bars:
-            parts.append(_bar(bar, group.name, scale, y))
-            y += BAR
-        y += GAP
+    left = label_width(groups, LETTERS)
+    scale = Scale(0.0, 100.0, left, WIDTH - 44)
+    y, parts = TOP, []
+    for name, bars in groups.items():
+        parts.append(label(left - 8, y + BAR * len(bars) / 2 + 4, name, anchor="end", letters=LETTERS))
+        parts += [_bar(bar, name, scale, y + BAR * row) for row, bar in enumerate(bars)]
+        y += BAR * len(bars) + GAP
     bottom = y - GAP + 4
-    axes = x_axis(scale, top - 4, bottom, axis)
-    guess = "" if reference is None else line(scale(reference), top - 4, scale(reference), bottom, "reference")
-    return picture(WIDTH, bottom + 38, title, description, axes, *parts, guess)
-
-
-def bar_legend(names: Sequence[tuple[str, int]]) -> str:
-    """Which texture is whose."""
-    return swatches(
-        [
-            (element("rect", x=1, y=1, width=20, height=10, class_=f"bar {style(series)}"), name)
-            for name, series in names
-        ]
+    if reference is not None:
+        parts.append(line(scale(reference), TOP - 4, scale(reference), bottom, "reference"))
+    return chart(
+        WIDTH,
+        bottom + 38,
+        x_axis(scale, TOP - 4, bottom, axis),
+        *parts,
+        title=title,
+        description=_spoken(groups),
+        caption=caption,
+        legend=_legend(series),
     )
+
+
+def _spoken(groups: Mapping[str, Sequence[Bar]]) -> str:
+    said = {name: ", ".join(f"{bar.name} {number(bar.value, 1)}" for bar in bars) for name, bars in groups.items()}
+    return "; ".join(f"{name}: {figures}" for name, figures in said.items())
+
+
+def _legend(series: Sequence[str]) -> str:
+    look = {"x": 1, "y": 1, "width": 20, "height": 10}
+    return swatches([(element("rect", **look, class_=f"bar {style(own)}"), name) for own, name in enumerate(series)])
 
 
 def _bar(bar: Bar, group: str, scale: Scale, y: float) -> str:
-    interval = "" if bar.half_width is None else f" ± {number(bar.half_width)}"
-    hint = element("title", text(f"{group}, {bar.name}: {number(bar.value)}{interval}"))
     end = scale(min(bar.value, scale.high))
-    shape = element(
-        "rect",
-        x=scale.start,
-        y=y + 1,
-        width=max(0.0, end - scale.start),
-        height=BAR - 2,
-        class_=f"bar {style(bar.series)}",
-    )
-    whisker, place = "", end
+    size = {"width": max(0.0, end - scale.start), "height": BAR - 2}
+    shape = element("rect", x=scale.start, y=y + 1, **size, class_=f"bar {style(bar.series)}")
+    whisker = ""
     if bar.half_width is not None:
-        low, place = scale(max(0.0, bar.value - bar.half_width)), scale(min(scale.high, bar.value + bar.half_width))
+        start, end = scale(max(0.0, bar.value - bar.half_width)), scale(min(scale.high, bar.value + bar.half_width))
         middle = y + BAR / 2
-        whisker = line(low, middle, place, middle, "whisker")
-        whisker += line(low, middle - 3, low, middle + 3, "whisker") + line(
-            place, middle - 3, place, middle + 3, "whisker"
-        )
-    return element("g", hint, shape, whisker, words(place + 4, y + BAR - 3, number(bar.value, 1), class_="value"))
+        ends = "".join(line(x, middle - 3, x, middle + 3, "whisker") for x in (start, end))
+        whisker = line(start, middle, end, middle, "whisker") + ends
+    figure = hint(f"{group}, {bar.name}: {Estimate(bar.value, bar.half_width).written(' ± ')}")
+    return element("g", figure, shape, whisker, label(end + 4, y + BAR - 3, number(bar.value, 1), class_="value"))

@@ -5,22 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from cplsr.files import new_file
-from cplsr.report.ablation_section import ablation_section
-from cplsr.report.accuracy_section import accuracy_section, differences_section
-from cplsr.report.analysis_section import analysis_sections
-from cplsr.report.classes_section import calibration_section, classes_section
+from cplsr.records.analysis import Analysis
+from cplsr.records.results import Results
+from cplsr.report.ablation_table import table_of
+from cplsr.report.accuracy_section import accuracies, differences
+from cplsr.report.analysis_section import SUBJECTS
+from cplsr.report.classes_section import CALIBRATION, CONFUSIONS, calibrations, confusions
 from cplsr.report.markup import element, text
-from cplsr.report.material import Material
-from cplsr.report.published_section import published_section
-from cplsr.report.sections import Section
+from cplsr.report.material import Ablation, Material, Training
+from cplsr.report.published_section import base_set, beside_paper
+from cplsr.report.sections import Section, section, table_with_sources
 from cplsr.report.settings_section import data_section, settings_section
 from cplsr.report.sources import gather
 from cplsr.report.summary import summary_section
-from cplsr.report.training_section import training_section
+from cplsr.report.training_section import curves
 from cplsr.version import __version__
 
 TITLE = "Few-shot report"
@@ -40,36 +43,38 @@ def write_report(
     sections = page_sections(material, command)
     with new_file(out) as stream:
         stream.write(page(sections, title))
-    return [section.title for section in sections]
+    return [each.title for each in sections]
 
 
 def page_sections(material: Material, command: str | None = None) -> list[Section]:
     """The sections there is something to say in."""
+    results, trainings, analyses = material.of(Results), material.of(Training), material.of(Analysis)
+    beside = partial(beside_paper, base=base_set([training for _, training in trainings]))
     sections = [
         summary_section(material),
-        accuracy_section(material.evaluations),
-        differences_section(material.evaluations),
-        published_section(material.evaluations, material.trainings),
-        ablation_section(material.ablations),
-        classes_section(material.evaluations),
-        calibration_section(material.evaluations),
-        training_section(material.trainings),
-        *analysis_sections(material.analyses),
+        section("accuracy", "Accuracy", results, accuracies),
+        section("differences", "Differences, episode by episode", results, differences),
+        section("paper", "Against the paper", results, beside),
+        section("ablation", "Ablation", material.of(Ablation), lambda own: table_with_sources(table_of(own.runs))),
+        section("classes", "Class by class", results, confusions, CONFUSIONS),
+        section("calibration", "Calibration", results, calibrations, CALIBRATION),
+        section("training", "Training", trainings, curves),
+        *(section(key, title, analyses, write, explanation) for key, title, explanation, write in SUBJECTS),
         data_section(material),
         settings_section(material, command),
     ]
-    return [section for section in sections if section.body]
+    return [each for each in sections if each.body]
 
 
 def page(sections: list[Section], title: str) -> str:
     """The whole document."""
-    links = [element("li", element("a", text(section.title), href=f"#{section.key}")) for section in sections]
+    links = [element("li", element("a", text(each.title), href=f"#{each.key}")) for each in sections]
     contents = element("nav", element("ol", *links), aria_label="Contents")
     header = element("header", element("p", "cplsr report", class_="kicker"), element("h1", text(title)))
     footer = element(
         "footer", text(f"Made by cplsr {__version__}. Accuracies in percent, differences in percentage points.")
     )
-    main = element("main", *(section.to_html() for section in sections))
+    main = element("main", *(each.to_html() for each in sections))
     script = _resource("page.js")
     head = element(
         "head",

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from cplsr.report.figures import WIDTH, line, picture, style, words, x_axis, y_axis
-from cplsr.report.markup import element, number, text
+from cplsr.records.results import CalibrationRow
+from cplsr.report.figures import BOTTOM, LEFT, RIGHT, TOP, WIDTH, axes, chart, hint, label, line, path, style
+from cplsr.report.markup import element, number
 from cplsr.report.scales import Scale
 
-HEIGHT, LEFT, TOP, BOTTOM = 330.0, 42.0, 26.0, 40.0
+HEIGHT = 330.0
 
 
-def reliability_chart(
-    bins: Sequence[tuple[float, float, float]], *, title: str, description: str, ece: float, series: int
-) -> str:
-    """Accuracy over confidence, (confidence, accuracy, share of the queries) each bin in [0, 1].
+def reliability_chart(row: CalibrationRow, series: int) -> str:
+    """Accuracy over confidence: on the diagonal a method is as good as it says.
 
-    On the diagonal a method is as good as it says; the larger a point, the more queries are in its bin.
+    The larger a point, the more queries are in its bin; bins without any are left out.
     """
-    horizontal, vertical = Scale(0.0, 1.0, LEFT, WIDTH - 12), Scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)
-    axes = x_axis(horizontal, TOP, HEIGHT - BOTTOM, "confidence") + y_axis(vertical, LEFT, WIDTH - 12, "accuracy")
-    diagonal = line(horizontal(0.0), vertical(0.0), horizontal(1.0), vertical(1.0), "reference")
-    filled = [entry for entry in bins if entry[2] > 0]
-    path = "M" + "L".join(f"{horizontal(c):.1f} {vertical(a):.1f}" for c, a, _ in filled) if filled else "M0 0"
-    curve = element("path", d=path, class_=f"line {style(series)}")
+    x, y = Scale(0.0, 1.0, LEFT, WIDTH - RIGHT), Scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)
+    filled = [entry for entry in row.bins if entry.share > 0]
+    curve = path((x(entry.confidence), y(entry.accuracy)) for entry in filled) if filled else "M0 0"
     points = []
-    for confidence, accuracy, share in filled:
-        says = f"sure {confidence:.0%}, right {accuracy:.0%}, {share:.1%} of the queries"
-        gap = line(*(horizontal(confidence), vertical(confidence), horizontal(confidence), vertical(accuracy)), "gap")
-        shape = element(
-            "circle",
-            cx=horizontal(confidence),
-            cy=vertical(accuracy),
-            r=2 + 7 * share**0.5,
-            class_=f"bubble {style(series)}",
-        )
-        points.append(element("g", element("title", text(says)), gap, shape))
-    corner = words(WIDTH - 18, vertical(0.05), f"ECE {number(100 * ece, 1)} %", anchor="end", class_="strong")
-    return picture(WIDTH, HEIGHT, title, description, axes, diagonal, curve, *points, corner)
+    for entry in filled:
+        right, height = x(entry.confidence), y(entry.accuracy)
+        says = f"sure {entry.confidence:.0%}, right {entry.accuracy:.0%}, {entry.share:.1%} of the queries"
+        disc = element("circle", cx=right, cy=height, r=2 + 7 * entry.share**0.5, class_=f"bubble {style(series)}")
+        points.append(element("g", hint(says), line(right, y(entry.confidence), right, height, "gap"), disc))
+    error = f"{number(100 * row.ece, 1)} %"
+    return chart(
+        WIDTH,
+        HEIGHT,
+        axes(x, y, "confidence", "accuracy"),
+        line(x(0.0), y(0.0), x(1.0), y(1.0), "reference"),
+        element("path", d=curve, class_=f"line {style(series)}"),
+        *points,
+        label(WIDTH - 18, y(0.05), f"ECE {error}", anchor="end", class_="strong"),
+        title=f"Reliability of {row.method} on {row.target}",
+        description=f"Expected calibration error {error}.",
+        caption=f"{row.method}, temperature {row.temperature:g}",
+    )

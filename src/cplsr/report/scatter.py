@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cplsr.report.figures import picture, style, swatches
-from cplsr.report.markup import element, text
+from cplsr.records.analysis import Panel
+from cplsr.report.figures import chart, hint, style, swatches
+from cplsr.report.markup import element
 from cplsr.report.scales import has_place, scale_of
 
 SIDE = 320.0
@@ -19,29 +20,27 @@ SHAPES = (
 """As many shapes as have no divisor in common with the number of colors: 40 classes before a look is used again."""
 
 
-def scatter_chart(
-    x: Sequence[float],
-    y: Sequence[float],
-    labels: Sequence[int],
-    classes: Sequence[str],
-    *,
-    title: str,
-    description: str,
-) -> str:
-    """All points of a class are one path: thousands of them stay small."""
-    horizontal, vertical = scale_of(x, 6.0, SIDE - 6), scale_of(y, SIDE - 6, 6.0)
+def scatter_chart(panel: Panel) -> str:
+    """The images of a domain at one stage; all points of a class are one path, so that thousands stay small."""
+    horizontal, vertical = scale_of(panel.x, 6.0, SIDE - 6), scale_of(panel.y, SIDE - 6, 6.0)
     parts = [element("rect", x=1, y=1, width=SIDE - 2, height=SIDE - 2, class_="frame")]
-    for label, name in enumerate(classes):
-        places = [
-            (horizontal(px), vertical(py))
-            for px, py, own in zip(x, y, labels, strict=True)
-            if own == label and has_place(px) and has_place(py)
+    for label, name in enumerate(panel.classes):
+        pixels = [
+            (f"{horizontal(x):.1f}", f"{vertical(y):.1f}")
+            for x, y, own in zip(panel.x, panel.y, panel.labels, strict=True)
+            if own == label and has_place(x) and has_place(y)
         ]
-        if places:
-            path = "".join(SHAPES[label % len(SHAPES)].format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)
-            hint = element("title", text(f"{name}: {len(places)}"))
-            parts.append(element("path", hint, d=path, class_=f"dot {style(label)}"))
-    return picture(SIDE, SIDE, title, description, *parts)
+        if pixels:
+            shapes = "".join(SHAPES[label % len(SHAPES)].format(x=x, y=y) for x, y in pixels)
+            parts.append(element("path", hint(f"{name}: {len(pixels)}"), d=shapes, class_=f"dot {style(label)}"))
+    return chart(
+        SIDE,
+        SIDE,
+        *parts,
+        title=f"{panel.domain} {panel.stage} adapting",
+        description=f"{len(panel.x)} images of {len(panel.classes)} classes.",
+        caption=panel.stage,
+    )
 
 
 def scatter_legend(classes: Sequence[str]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cplsr.report.markup import element, text
 from cplsr.report.tables import Table
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,18 @@ class Section:
         return element("section", element("h2", text(self.title)), self.body, id=self.key)
 
 
-def part(name: str, body: str, *, of: int) -> str:
-    """What belongs to one input; its name stands above it only where there are several."""
-    if not body:
-        return ""
-    return element("div", element("h3", text(name)) if of > 1 else "", body, class_="part")
+def section(
+    key: str, title: str, entries: Sequence[tuple[str, T]], write: Callable[[T], str], explanation: str = ""
+) -> Section:
+    """What there is to say of each of several inputs, below a sentence on how to read it."""
+    body = parts(entries, write)
+    return Section(key, title, paragraph(explanation) + body if explanation and body else body)
+
+
+def parts(entries: Sequence[tuple[str, T]], write: Callable[[T], str]) -> str:
+    """What is written of each input, under its name where there is more than one; those without a word are left out."""
+    bodies = [(element("h3", text(name)) if len(entries) > 1 else "", write(record)) for name, record in entries]
+    return "".join(element("div", heading, body, class_="part") for heading, body in bodies if body)
 
 
 def paragraph(content: str, class_: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cplsr.declared import read_record
@@ -15,107 +15,66 @@ from cplsr.records.analysis import FINDINGS, Analysis
 from cplsr.records.public import public_path
 from cplsr.records.results import Results
 from cplsr.records.run import METRICS, RUN, TrainingRun, read_metrics
-from cplsr.report.ablation_table import table_of
-from cplsr.report.material import Ablation, Analyzed, Evaluation, Material, Training
+from cplsr.report.material import Ablation, Material, Record, Training
 
 _WANTED = "give a run folder, a results file, an analysis folder or an ablation folder, or a folder that holds some"
 
 
 def gather(paths: Iterable[Path | str]) -> Material:
     """Read everything that was given; a folder is searched one level deep, and nothing is taken twice."""
-    collection = _Collection()
-    for path in paths:
-        before = collection.count
-        collection.add(Path(path))
-        if collection.count == before and not collection.known(Path(path)):
+    entries: dict[Path, tuple[str, Record]] = {}
+    files: dict[Path, tuple[str, str]] = {}
+    for path in map(Path, paths):
+        records = list(_records(path))
+        if not records:
             raise InputError(f"{path} holds nothing to report on: {_WANTED}")
-    if not collection.count:
+        for source, record, own in records:
+            entries[source.resolve()] = (public_path(source), record)
+            for file in own:
+                files[file.resolve()] = (public_path(file), hashlib.sha256(file.read_bytes()).hexdigest()[:16])
+    if not entries:
         raise InputError(f"there is nothing to report on: {_WANTED}")
-    return collection.material()
+    return Material(tuple(entries.values()), tuple(files.values()))
 
 
-class _Collection:
-    """What was found so far, by the place it was found at."""
+def _records(path: Path) -> Iterator[tuple[Path, Record, list[Path]]]:
+    """What a file or folder holds: where it lies, the record, and the files it was read from."""
+    if path.is_dir():
+        yield from _in_folder(path, search=True)
+    elif path.name in (RUN, METRICS, FINDINGS):
+        yield from _in_folder(path.parent, search=False)
+    elif not path.is_file():
+        raise InputError(f"{path} does not exist: {_WANTED}")
+    elif (kind := _kind(path)) is None:
+        raise InputError(f"{path} is none of the files that can be reported on: {_WANTED}")
+    else:
+        yield path, _results(path) if kind is Results else _ablation(path, [path]), [path]
 
-    def __init__(self) -> None:
-        self.evaluations: dict[Path, Evaluation] = {}
-        self.trainings: dict[Path, Training] = {}
-        self.analyses: dict[Path, Analyzed] = {}
-        self.ablations: dict[Path, Ablation] = {}
-        self.files: dict[Path, tuple[str, str]] = {}
 
-    @property
-    def count(self) -> int:
-        """How many things there are."""
-        return len(self.evaluations) + len(self.trainings) + len(self.analyses) + len(self.ablations)
+def _in_folder(folder: Path, *, search: bool) -> Iterator[tuple[Path, Record, list[Path]]]:
+    if (folder / RUN).is_file():
+        training = Training(TrainingRun.read(folder), tuple(read_metrics(folder)))
+        yield folder, training, [folder / name for name in (RUN, METRICS) if (folder / name).is_file()]
+        return
+    if (folder / FINDINGS).is_file():
+        analysis = Analysis.read(folder)
+        yield folder, analysis, [folder / name for name in analysis.files()]
+        return
+    kinds = {path: _kind(path) for path in sorted(folder.glob("[!.]*.json"))}
+    for path in (path for path, kind in kinds.items() if kind is Results):
+        yield path, _results(path), [path]
+    if runs := [path for path, kind in kinds.items() if kind is AblationRun]:
+        yield folder, _ablation(folder, runs), runs
+    elif search:
+        for inner in sorted(folder.glob("[!.]*/")):
+            yield from _in_folder(inner, search=False)
 
-    def known(self, path: Path) -> bool:
-        """Whether something under this path was taken before."""
-        return any(path.resolve() in (place, *place.parents) for place in self.files)
 
-    def material(self) -> Material:
-        """All of it."""
-        return Material(
-            evaluations=tuple(self.evaluations.values()),
-            trainings=tuple(self.trainings.values()),
-            analyses=tuple(self.analyses.values()),
-            ablations=tuple(self.ablations.values()),
-            files=tuple(self.files.values()),
-        )
-
-    def add(self, path: Path) -> None:
-        """Take a file or a folder."""
-        if path.is_dir():
-            self._folder(path, search=True)
-        elif path.name in (RUN, METRICS, FINDINGS):
-            self._folder(path.parent, search=False)
-        elif not path.is_file():
-            raise InputError(f"{path} does not exist: {_WANTED}")
-        elif (kind := _kind(path)) is None:
-            raise InputError(f"{path} is none of the files that can be reported on: {_WANTED}")
-        elif kind is Results:
-            self._evaluation(path)
-        else:
-            self._ablation(path, [path])
-
-    def _folder(self, folder: Path, *, search: bool) -> None:
-        if (folder / RUN).is_file():
-            training = Training(public_path(folder), TrainingRun.read(folder), tuple(read_metrics(folder)))
-            self.trainings[folder.resolve()] = training
-            self._remember(*(folder / name for name in (RUN, METRICS) if (folder / name).is_file()))
-            return
-        if (folder / FINDINGS).is_file():
-            analysis = Analysis.read(folder)
-            self.analyses[folder.resolve()] = Analyzed(public_path(folder), analysis)
-            self._remember(*(folder / name for name in analysis.files()))
-            return
-        kinds = {path: _kind(path) for path in sorted(folder.glob("[!.]*.json"))}
-        for path in (path for path, kind in kinds.items() if kind is Results):
-            self._evaluation(path)
-        if runs := [path for path, kind in kinds.items() if kind is AblationRun]:
-            self._ablation(folder, runs)
-        elif search:
-            for inner in sorted(folder.glob("[!.]*/")):
-                self._folder(inner, search=False)
-
-    def _evaluation(self, path: Path) -> None:
-        results = Results.read(path)
-        if not results.rows:
-            raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
-        self.evaluations[path.resolve()] = Evaluation(public_path(path), results)
-        self._remember(path)
-
-    def _ablation(self, place: Path, paths: list[Path]) -> None:
-        order = _table_order(place)
-        runs = [AblationRun.read(path) for path in paths]
-        runs.sort(key=lambda run: order.index(run.row) if run.row in order else len(order))
-        self.ablations[place.resolve()] = Ablation(public_path(place), tuple(runs), table_of(runs))
-        self._remember(*paths)
-
-    def _remember(self, *paths: Path) -> None:
-        for path in paths:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            self.files[path.resolve()] = (public_path(path), digest[:16])
+def _results(path: Path) -> Results:
+    results = Results.read(path)
+    if not results.rows:
+        raise InputError(f"{path} holds no accuracies: run `cplsr evaluate` again")
+    return results
 
 
 def _kind(path: Path) -> type[Results] | type[AblationRun] | None:
@@ -125,6 +84,12 @@ def _kind(path: Path) -> type[Results] | type[AblationRun] | None:
     if {"row", "shot", "seed", "results"} <= names:
         return AblationRun
     return Results if {"rows", "paired"} <= names else None
+
+
+def _ablation(path: Path, files: list[Path]) -> Ablation:
+    order = _table_order(path)
+    runs = [AblationRun.read(file) for file in files]
+    return Ablation(tuple(sorted(runs, key=lambda run: order.index(run.row) if run.row in order else len(order))))
 
 
 def _table_order(folder: Path) -> list[str]:

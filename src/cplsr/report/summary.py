@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from cplsr.evaluation.published import benchmark_targets, remarks_on_data
+from cplsr.records.ablation import AblationRun
+from cplsr.records.analysis import Analysis
 from cplsr.records.results import FROZEN, PairedRow, Results
+from cplsr.report.estimates import Estimate, average_difference
 from cplsr.report.markup import element, listed, number, plural, text
-from cplsr.report.material import Ablation, Analyzed, Material, Training
-from cplsr.report.sections import Section, callout, paragraph, part
+from cplsr.report.material import Ablation, Material, Training
+from cplsr.report.sections import Section, callout, paragraph, parts
 
 
 def summary_section(material: Material) -> Section:
     """What a reader in a hurry takes away."""
-    single = len(material.evaluations) == 1
-    parts = [callout("Read this first", remarks(material), "warning")]
-    for evaluation in material.evaluations:
-        body = "".join(paragraph(sentence) for sentence in evaluation_words(evaluation.results))
-        parts.append(part(evaluation.name, tiles(evaluation.results) + body, of=1 if single else 2))
-    for training in material.trainings:
-        parts.append(paragraph(training_words(training)))
-    for ablation in material.ablations:
-        parts.append(paragraph(ablation_words(ablation)))
-    for analyzed in material.analyses:
-        parts.append(paragraph(analysis_words(analyzed)) + callout("Notes", analyzed.analysis.notes, "note"))
-    return Section("summary", "In short", "".join(parts))
+    said = [
+        callout("Read this first", remarks(material), "warning"),
+        parts(material.of(Results), _evaluation),
+        *(paragraph(training_words(name, training)) for name, training in material.of(Training)),
+        *(paragraph(ablation_words(name, ablation.runs)) for name, ablation in material.of(Ablation)),
+    ]
+    for name, analysis in material.of(Analysis):
+        said.append(paragraph(analysis_words(name, analysis)) + callout("Notes", analysis.notes, "note"))
+    return Section("summary", "In short", "".join(said))
 
 
 def remarks(material: Material) -> list[str]:
     """Flags of the data and of the runs, each once."""
-    flags = [flag for evaluation in material.evaluations for flag in evaluation.results.flags]
-    for evaluation in material.evaluations:
-        if benchmark_targets(evaluation.results):
-            flags += remarks_on_data(evaluation.results)
-    for training in material.trainings:
+    evaluations = [results for _, results in material.of(Results)]
+    flags = [flag for results in evaluations for flag in results.flags]
+    flags += [flag for results in evaluations if benchmark_targets(results) for flag in remarks_on_data(results)]
+    for name, training in material.of(Training):
         if not training.about.finished:
-            flags.append(f"{training.name}: the training is not finished; figures are those so far.")
+            flags.append(f"{name}: the training is not finished; figures are those so far.")
         for domain in training.about.data.values():
             flags += [f"{domain.get('name', 'data')}: {flag}" for flag in domain.get("flags", ())]
     return list(dict.fromkeys(flags))
+
+
+def _evaluation(results: Results) -> str:
+    return tiles(results) + "".join(map(paragraph, evaluation_words(results)))
 
 
 def evaluation_words(results: Results) -> list[str]:
@@ -65,9 +67,9 @@ def gain_words(results: Results, method: str) -> str:
     changes, verb = [], ""
     for shot in results.shots:
         if rows := [row for row in pairs if row.shot == shot]:
-            mean, half = average_difference(rows)
-            said, verb = verb, "gained" if mean >= 0 else "lost"
-            figure = number(abs(mean)) + ("" if half is None else f" ± {number(half)}")
+            change = average_difference(rows)
+            said, verb = verb, "gained" if change.mean >= 0 else "lost"
+            figure = Estimate(abs(change.mean), change.half_width).written(" ± ")
             changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {plural(shot, 'shot')}")
     better = [row for row in pairs if row.significant and row.difference > 0]
     worse = [row for row in pairs if row.significant and row.difference < 0]
@@ -88,56 +90,36 @@ def gain_words(results: Results, method: str) -> str:
     return text_
 
 
-def average_difference(rows: Sequence[PairedRow]) -> tuple[float, float | None]:
-    """Mean of differences on several targets at one shot, and its 95 % half-width √(Σ ci²) / n.
-
-    The targets' episodes are drawn apart, so their errors are independent. The interval is about the episodes, not
-    about the choice of targets.
-    """
-    mean = sum(row.difference for row in rows) / len(rows)
-    halves = [row.ci95 for row in rows]
-    if any(half is None for half in halves):
-        return mean, None
-    return mean, math.sqrt(sum(half**2 for half in halves if half is not None)) / len(rows)
-
-
 def tiles(results: Results) -> str:
-    """The averages as large figures: frozen, the method, and the difference."""
-    averages = {(row.method, row.shot): row.accuracy for row in results.averages()}
-    if len(results.targets) == 1:
-        averages = {(row.method, row.shot): row.accuracy for row in results.rows}
+    """The averages of the first two methods as large figures: frozen, the method, and the difference."""
     others = [method for method in results.methods if method != FROZEN]
-    cards = []
-    for method in others[:2]:
-        for shot in results.shots:
-            rows = [row for row in _pairs(results, method) if row.shot == shot]
-            if not rows or (FROZEN, shot) not in averages or (method, shot) not in averages:
-                continue
-            change, half = average_difference(rows)
-            kind = "within" if half is None or abs(change) <= half else "better" if change > 0 else "worse"
-            arrow = {"better": "▲ ", "worse": "▼ ", "within": ""}[kind]
-            interval = "" if half is None else f" ± {number(half)}"
-            where = "average of all targets" if len(results.targets) > 1 else results.targets[0]
-            cards.append(
-                element(
-                    "div",
-                    element("span", text(f"{method}, {shot}-shot"), class_="name"),
-                    element("span", text(number(averages[method, shot], 1)), element("small", " %"), class_="large"),
-                    element(
-                        "span", text(f"{arrow}{number(change, sign=True)}{interval} points"), class_=f"change {kind}"
-                    ),
-                    element("span", text(f"frozen {number(averages[FROZEN, shot], 1)} %, {where}"), class_="where"),
-                    class_="tile",
-                )
-            )
-    return element("div", *cards, class_="tiles") if cards else ""
+    cards = "".join(_tile(results, method, shot) for method in others[:2] for shot in results.shots)
+    return element("div", cards, class_="tiles") if cards else ""
 
 
-def training_words(training: Training) -> str:
+def _tile(results: Results, method: str, shot: int) -> str:
+    rows = results.averages() if len(results.targets) > 1 else results.rows
+    averages = {row.method: row.accuracy for row in rows if row.shot == shot}
+    pairs = [row for row in _pairs(results, method) if row.shot == shot]
+    if not pairs or not {FROZEN, method} <= averages.keys():
+        return ""
+    change = average_difference(pairs)
+    arrow = {"better": "▲ ", "worse": "▼ ", "": ""}[change.mark]
+    where = "average of all targets" if len(results.targets) > 1 else results.targets[0]
+    parts = {
+        "name": text(f"{method}, {shot}-shot"),
+        "large": text(number(averages[method], 1)) + element("small", " %"),
+        f"change {change.mark or 'within'}": text(f"{arrow}{change.written(' ± ', sign=True)} points"),
+        "where": text(f"frozen {number(averages[FROZEN], 1)} %, {where}"),
+    }
+    return element("div", *(element("span", content, class_=kind) for kind, content in parts.items()), class_="tile")
+
+
+def training_words(name: str, training: Training) -> str:
     """How a training went."""
     about = training.about
     base = about.data.get("base", {})
-    what = f"{training.name}: training a {about.adapter['kind']} adapter"
+    what = f"{name}: training a {about.adapter['kind']} adapter"
     if "classes" in base and "images" in base:
         what += f" on {plural(base['classes'], 'class', 'classes')} ({plural(base['images'], 'image')})"
     if training.steps:
@@ -162,21 +144,16 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f}\u00a0min" if seconds < 7200 else f"{seconds / 3600:.1f}\u00a0h"
 
 
-def ablation_words(ablation: Ablation) -> str:
+def ablation_words(name: str, runs: Sequence[AblationRun]) -> str:
     """How large an ablation is."""
-    rows = list(dict.fromkeys(run.row for run in ablation.runs))
-    seeds = len({run.seed for run in ablation.runs})
-    return (
-        f"{ablation.name}: an ablation of {plural(len(rows), 'row')} in {plural(len(ablation.runs), 'run')}, "
-        f"with {plural(seeds, 'seed')}."
-    )
+    rows, seeds = len({run.row for run in runs}), len({run.seed for run in runs})
+    return f"{name}: an ablation of {plural(rows, 'row')} in {plural(len(runs), 'run')}, with {plural(seeds, 'seed')}."
 
 
-def analysis_words(analyzed: Analyzed) -> str:
+def analysis_words(name: str, analysis: Analysis) -> str:
     """What an analysis looked at, and where the adapter changed most."""
-    analysis = analyzed.analysis
-    names = list(analysis.domains)
-    what = f"{analyzed.name}: the embeddings of {plural(len(names), 'domain')} ({listed(names)}) were analyzed"
+    domains = list(analysis.domains)
+    what = f"{name}: the embeddings of {plural(len(domains), 'domain')} ({listed(domains)}) were analyzed"
     what += " before and after adapting." if analysis.adapter else " with the frozen backbone."
     if analysis.heads:
         head = max(analysis.heads, key=lambda entry: entry.distance)

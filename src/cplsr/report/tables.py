@@ -33,6 +33,15 @@ class Cell:
     mark: Mark = ""
 
 
+Cells = tuple[Cell | str, ...]
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Cells], caption: str = "", left: int = 1) -> Table:
+    """A table of cells and of plain texts."""
+    cells = tuple(tuple(Cell(entry) if isinstance(entry, str) else entry for entry in row) for row in rows)
+    return Table(title, tuple(columns), cells, caption, left)
+
+
 def best_of_most(values: Iterable[tuple[float, int]]) -> tuple[float, int] | None:
     """The highest of (value, episodes) among those of most episodes: one of fewer may be high by chance."""
     return max(values, key=lambda pair: pair[::-1], default=None)
@@ -99,25 +108,25 @@ class Table:
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
-        table = f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        whole = f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
         # A table that is too wide scrolls within itself; whoever has no mouse must be able to reach it.
-        return f'<div class="table" tabindex="0">{table}</div>{note}'
+        return f'<div class="table" tabindex="0">{whole}</div>{note}'
 
     def to_rich(self) -> RichTable:
         """For the terminal."""
         from rich.markup import escape
         from rich.table import Table as RichTable
 
-        table = RichTable(title=escape(self.title) or None, caption=escape(self.caption) or None)
+        shown = RichTable(title=escape(self.title) or None, caption=escape(self.caption) or None)
         for number, name in enumerate(self.columns):
-            table.add_column(escape(name), justify="left" if number < self.left else "right")
+            shown.add_column(escape(name), justify="left" if number < self.left else "right")
         for row in self.rows:
-            table.add_row(*(_rich(cell, escape(cell.text)) for cell in row))
-        return table
+            shown.add_row(*(_rich(cell, escape(cell.text)) for cell in row))
+        return shown
 
 
-def _pipes(texts: object) -> str:
-    return "| " + " | ".join(texts) + " |"  # type: ignore[arg-type]
+def _pipes(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
 
 
 def _markdown(cell: Cell) -> str:

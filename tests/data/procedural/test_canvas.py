@@ -6,21 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    color,
-    filled,
-    lit,
-    mixed,
-    photographed,
-    quantized,
-    relief,
-    smoothstep,
-    wobble,
-)
+from cplsr.data.procedural.canvas import CANVAS, smoothstep, wobble
 from cplsr.data.procedural.noise import SIDE
+from cplsr.data.procedural.paint import color, lit, mixed, photographed, quantized, relief
 
 unit = st.floats(0, 1, allow_nan=False)
+GREY = np.full((SIDE, SIDE, 3), np.float32(0.5))
 
 
 def test_the_canvas_runs_from_minus_one_to_one_with_y_downwards() -> None:
@@ -62,7 +53,7 @@ def test_color_wraps_the_hue_and_clips_the_rest() -> None:
 def test_mixing_goes_from_the_first_to_the_second() -> None:
     red, blue = color(0.0, 1.0, 1.0), color(2 / 3, 1.0, 1.0)
     share = np.linspace(0, 1, SIDE * SIDE, dtype=np.float32).reshape(SIDE, SIDE)
-    picture = mixed(red, filled(blue), share)
+    picture = mixed(red, np.full((SIDE, SIDE, 3), blue), share)
     np.testing.assert_allclose(picture[..., 0], 1 - share, atol=1e-6)
     np.testing.assert_allclose(picture[..., 2], share, atol=1e-6)
 
@@ -83,8 +74,8 @@ def test_relief_brightens_the_slope_that_faces_the_light() -> None:
     np.testing.assert_allclose(relief(np.zeros_like(bump), 1.0, 0.5), 1)
 
 
-@pytest.mark.parametrize("change", [lambda rng: lit(rng, filled(color(0.0, 0.0, 0.5))),
-                                    lambda rng: photographed(rng, filled(color(0.0, 0.0, 0.5))),
+@pytest.mark.parametrize("change", [lambda rng: lit(rng, GREY),
+                                    lambda rng: photographed(rng, GREY),
                                     lambda rng: wobble(rng, CANVAS, 0.1).x])  # fmt: skip
 def test_chance_comes_from_the_generator_alone(change) -> None:
     first, again, other = (change(np.random.default_rng(seed)) for seed in (1, 1, 2))
@@ -93,5 +84,5 @@ def test_chance_comes_from_the_generator_alone(change) -> None:
 
 
 def test_quantizing_clips_and_rounds() -> None:
-    picture = filled(np.array([-0.5, 0.5, 1.5], np.float32))
+    picture = np.full((SIDE, SIDE, 3), np.array([-0.5, 0.5, 1.5], np.float32))
     assert quantized(picture)[0, 0].tolist() == [0, 128, 255]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-import numpy as np
-
-from cplsr.data.procedural.canvas import Picture
+from cplsr.data.procedural.canvas import Painter
 from cplsr.data.procedural.objects import paint_objects
 from cplsr.data.procedural.scenes import SCENES
 
@@ -34,7 +32,7 @@ _VAL_OBJECTS = (
 _VAL_SCENES = ("checker floor", "bridge", "orchard", "night sky")
 
 
-def _object_painter(title: str) -> Callable[[np.random.Generator], Picture]:
+def _object_painter(title: str) -> Painter:
     layout, *middle, silhouette = title.split()
     return partial(paint_objects, silhouette=silhouette, surface=middle[-1], layout=layout)
 
@@ -43,11 +41,11 @@ def _class_name(title: str) -> str:
     return title.removeprefix("one ")
 
 
-TRAIN: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
+TRAIN: Mapping[str, Painter] = MappingProxyType(
     {_class_name(title): _object_painter(title) for title in _TRAIN_OBJECTS}
     | {name: paint for name, paint in SCENES.items() if name not in _VAL_SCENES}
 )
-VAL: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
+VAL: Mapping[str, Painter] = MappingProxyType(
     {_class_name(title): _object_painter(title) for title in _VAL_OBJECTS}
     | {name: SCENES[name] for name in _VAL_SCENES}
 )

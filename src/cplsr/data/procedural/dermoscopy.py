@@ -10,20 +10,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    Color,
-    Frame,
-    Picture,
-    Plane,
-    color,
-    lit,
-    mixed,
-    photographed,
-    smoothstep,
-    wobble,
-)
+from cplsr.data.procedural.canvas import CANVAS, Color, Frame, Painter, Picture, Plane, smoothstep, wobble
 from cplsr.data.procedural.noise import fractal_noise, nearest_cells, scattered, smooth_noise
+from cplsr.data.procedural.paint import any_color, color, lit, mixed, photographed
 
 
 @dataclass(frozen=True)
@@ -42,10 +31,9 @@ class Lesion:
 
 
 def _lesion(rng: np.random.Generator) -> Lesion:
-    hue = rng.uniform(0.0, 0.09)
-    tone = color(hue, rng.uniform(0.2, 0.45), rng.uniform(0.65, 0.95))
+    tone = any_color(rng, (0.2, 0.45), (0.65, 0.95), hue=(0.0, 0.09))
     skin = tone * (1 + 0.04 * fractal_noise(rng, 3) + 0.03 * fractal_noise(rng, 20, octaves=2))[..., None]
-    pigment = color(rng.uniform(-0.02, 0.09), rng.uniform(0.4, 0.8), rng.uniform(0.16, 0.45))
+    pigment = any_color(rng, (0.4, 0.8), (0.16, 0.45), hue=(-0.02, 0.09))
     frame = CANVAS.placed(
         rng.uniform(-0.18, 0.18), rng.uniform(-0.18, 0.18),
         scale=rng.uniform(0.45, 0.72), turn=rng.uniform(0, 2 * math.pi), aspect=math.exp(rng.normal(0, 0.15)),
@@ -101,7 +89,7 @@ def _lacunes(rng: np.random.Generator, lesion: Lesion) -> Picture:
     f = lesion.frame
     first, second, owner = nearest_cells(f.x, f.y, scattered(rng, 5, jitter=0.7))
     tone = rng.uniform(0.65, 1.3, (25, 1)).astype(np.float32)[owner]
-    blood = color(rng.uniform(-0.07, 0.02), rng.uniform(0.6, 0.85), rng.uniform(0.4, 0.65)) * tone
+    blood = any_color(rng, (0.6, 0.85), (0.4, 0.65), hue=(-0.07, 0.02)) * tone
     lagoon = smoothstep(0.05, 0.14, second - first) * smoothstep(0.05, -0.05, lesion.distance)
     return mixed(lesion.tinted(0.12, 0.1), blood, lagoon)
 
@@ -187,6 +175,6 @@ def paint_dermoscopy(rng: np.random.Generator, structure: str) -> Picture:
     return photographed(rng, lit(rng, picture, 0.25), exposure=0.12, cast=0.06, softness=0.9)
 
 
-CLASSES: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
+CLASSES: Mapping[str, Painter] = MappingProxyType(
     {name: partial(paint_dermoscopy, structure=name) for name in _STRUCTURES}
 )

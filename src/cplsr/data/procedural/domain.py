@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
@@ -12,11 +12,10 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from cplsr.data.procedural import base, dermoscopy, landcover, leaf, radiograph
-from cplsr.data.procedural.canvas import Picture, quantized
+from cplsr.data.procedural.canvas import Painter
 from cplsr.data.procedural.noise import SIDE
+from cplsr.data.procedural.paint import quantized
 from cplsr.errors import InputError
-
-Painter = Callable[[np.random.Generator], Picture]
 
 
 @final
@@ -104,8 +103,19 @@ def make_domain(
 ) -> ProceduralDomain:
     """Set up a procedural domain; nothing is drawn yet.
 
-    Only "base" has a second split, "val", with classes of its own. Another seed gives other pictures of the same
-    classes; `images_per_class` defaults to what the domain was designed for.
+    Args:
+        name: `base`, `radiograph`, `dermoscopy`, `landcover` or `leaf`.
+        split: `train`; `base` also has `val`, with classes of its own.
+        seed: another one gives other pictures of the same classes.
+        images_per_class: default: what the domain was designed for.
+
+    Raises:
+        InputError: there is no such domain or split, or the count is below 1.
+
+    Example:
+        >>> leaves = make_domain("leaf", images_per_class=2)
+        >>> leaves.classes[0], leaves.render(0).shape
+        ('cherry healthy', (96, 96, 3))
     """
     if name not in DOMAINS:
         raise InputError(f"there is no procedural domain {name!r}: choose one of {', '.join(DOMAINS)}")

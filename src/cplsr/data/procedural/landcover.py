@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float
 
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    Color,
-    Frame,
-    Picture,
-    Plane,
-    color,
-    filled,
-    lit,
-    mixed,
-    photographed,
-    relief,
-    smoothstep,
-    wobble,
-)
+from cplsr.data.procedural.canvas import CANVAS, Color, Frame, Painter, Picture, Plane, smoothstep, wobble
 from cplsr.data.procedural.noise import blur, fractal_noise, nearest_cells, scattered, smooth_noise
+from cplsr.data.procedural.paint import any_color, color, lit, mixed, mottled, photographed, relief
 
 
 def _earth(rng: np.random.Generator, value: tuple[float, float] = (0.25, 0.75)) -> Color:
     """A color land can have in some season: from soil over straw to lush green."""
-    return color(rng.uniform(0.04, 0.42), rng.uniform(0.12, 0.6), rng.uniform(*value))
+    return any_color(rng, (0.12, 0.6), value, hue=(0.04, 0.42))
 
 
 def _water(rng: np.random.Generator) -> Picture:
-    deep = color(rng.uniform(0.4, 0.66), rng.uniform(0.2, 0.7), rng.uniform(0.15, 0.55))
-    return deep * (1 + 0.05 * fractal_noise(rng, 8, stretch=2.0))[..., None]
+    return mottled(rng, any_color(rng, (0.2, 0.7), (0.15, 0.55), hue=(0.4, 0.66)), 8, 0.05, stretch=2.0)
 
 
 def _turned(rng: np.random.Generator, scale: float = 1.0) -> Frame:
@@ -43,10 +29,6 @@ def _turned(rng: np.random.Generator, scale: float = 1.0) -> Frame:
     return CANVAS.placed(
         rng.uniform(-0.4, 0.4), rng.uniform(-0.4, 0.4), scale=scale * rng.uniform(0.8, 1.25), turn=rng.uniform(0, 6.3)
     )
-
-
-def _mottled(rng: np.random.Generator, paint: Color, cells: int = 10, strength: float = 0.1) -> Picture:
-    return filled(paint) * (1 + strength * fractal_noise(rng, cells))[..., None]
 
 
 def _patchwork(rng: np.random.Generator, columns: float) -> tuple[Picture, Plane, Plane]:
@@ -59,11 +41,8 @@ def _patchwork(rng: np.random.Generator, columns: float) -> tuple[Picture, Plane
     paints = np.stack([_earth(rng) for _ in range(31)])
     u, v = np.mod(f.x * columns * 0.8 + shift, 1), np.mod(f.y * columns, 1)
     border = np.minimum(np.minimum(u, 1 - u), np.minimum(v, 1 - v)) / columns
-    return (
-        paints[parcel] * (1 + 0.05 * fractal_noise(rng, 10))[..., None],
-        border,
-        rng.random(31).astype(np.float32)[parcel],
-    )
+    picture = mottled(rng, paints[parcel], 10, 0.05)
+    return picture, border, rng.random(31).astype(np.float32)[parcel]
 
 
 def _annual_crop(rng: np.random.Generator) -> Picture:
@@ -84,7 +63,7 @@ def _pivot(rng: np.random.Generator) -> Picture:
     u, v = np.mod(u, 1) - 0.5, np.mod(v, 1) - 0.5
     radius = np.sqrt(u * u + v * v)
     crop = np.stack([_earth(rng) for _ in range(17)])[cell] * (1 + 0.08 * np.sin(radius * 60))[..., None]
-    dry = _mottled(rng, color(rng.uniform(0.05, 0.13), 0.35, rng.uniform(0.5, 0.85)), 5, 0.08)
+    dry = mottled(rng, color(rng.uniform(0.05, 0.13), 0.35, rng.uniform(0.5, 0.85)), 5, 0.08)
     return mixed(dry, crop, smoothstep(0.47, 0.44, radius))
 
 
@@ -95,18 +74,16 @@ def _orchard(rng: np.random.Generator) -> Picture:
     u, v = np.mod(f.x * pitch, 1) - 0.5, np.mod(f.y * pitch, 1) - 0.5
     tree = smoothstep(0.36, 0.26, np.sqrt(u * u + v * v))
     shadow = smoothstep(0.4, 0.26, np.sqrt((u - 0.14) ** 2 + (v - 0.14) ** 2))
-    ground = _mottled(rng, _earth(rng, (0.5, 0.85))) * (1 - 0.4 * shadow)[..., None]
-    return mixed(ground, filled(_earth(rng, (0.2, 0.5))) * (1.1 - 0.6 * (u + v))[..., None], tree)
+    ground = mottled(rng, _earth(rng, (0.5, 0.85))) * (1 - 0.4 * shadow)[..., None]
+    return mixed(ground, _earth(rng, (0.2, 0.5)) * (1.1 - 0.6 * (u + v))[..., None], tree)
 
 
 def _forest(rng: np.random.Generator) -> Picture:
     """A closed canopy of crowns, light on one side, dark in the gaps."""
     crowns = smooth_noise(rng, int(rng.integers(22, 28))) + 0.4 * smooth_noise(rng, 48)
     light = np.clip(relief(0.04 * crowns, rng.uniform(0, 6.3), 0.3), 0.4, 1.6) * smoothstep(-1.8, 0.8, crowns)
-    return (
-        filled(color(rng.uniform(0.2, 0.42), rng.uniform(0.2, 0.6), rng.uniform(0.25, 0.5)))
-        * (light * (1 + 0.1 * fractal_noise(rng, 3)))[..., None]
-    )
+    leaves = any_color(rng, (0.2, 0.6), (0.25, 0.5), hue=(0.2, 0.42))
+    return leaves * (light * (1 + 0.1 * fractal_noise(rng, 3)))[..., None]
 
 
 def _meadow(rng: np.random.Generator) -> Picture:
@@ -123,13 +100,11 @@ def _pasture(rng: np.random.Generator) -> Picture:
     green = _earth(rng)
     tone = rng.uniform(0.8, 1.2, (16, 1)).astype(np.float32)[owner]
     hedge = smoothstep(0.07, 0.03, second - first + 0.02 * smooth_noise(rng, 30))
-    return mixed(green * tone * (1 + 0.06 * fractal_noise(rng, 8))[..., None], green * 0.4, hedge)
+    return mixed(mottled(rng, green * tone, 8, 0.06), green * 0.4, hedge)
 
 
 def _roofs(rng: np.random.Generator, count: int) -> Float[np.ndarray, "count 3"]:
-    return np.stack(
-        [color(rng.uniform(-0.03, 0.1), rng.uniform(0.0, 0.6), rng.uniform(0.4, 0.95)) for _ in range(count)]
-    )
+    return np.stack([any_color(rng, (0.0, 0.6), (0.4, 0.95), hue=(-0.03, 0.1)) for _ in range(count)])
 
 
 def _residential(rng: np.random.Generator) -> Picture:
@@ -143,7 +118,7 @@ def _residential(rng: np.random.Generator) -> Picture:
     du, dv = np.mod(u, 1) - 0.5, np.mod(v, 1) - 0.5
     house = smoothstep(0.04, -0.04, np.maximum(np.abs(du) - grow, np.abs(dv) - 0.3))
     gable = np.where(dv > 0, 0.75, 1.1)
-    garden = _mottled(rng, _earth(rng, (0.25, 0.6)), 20, 0.12)
+    garden = mottled(rng, _earth(rng, (0.25, 0.6)), 20, 0.12)
     picture = mixed(garden, _roofs(rng, 29)[cell] * gable[..., None], house)
     return mixed(picture, color(0.0, 0.0, rng.uniform(0.45, 0.75)), smoothstep(0.17, 0.12, block))
 
@@ -151,7 +126,7 @@ def _residential(rng: np.random.Generator) -> Picture:
 def _industrial(rng: np.random.Generator) -> Picture:
     """Large flat roofs with vents, on paved yards."""
     f = _turned(rng)
-    yard = _mottled(rng, color(0.1, 0.06, rng.uniform(0.35, 0.65)), 12, 0.07)
+    yard = mottled(rng, color(0.1, 0.06, rng.uniform(0.35, 0.65)), 12, 0.07)
     pitch = rng.uniform(1.3, 1.7)
     row = np.floor(f.y * pitch)
     u = f.x * pitch * 0.7 + rng.random(64).astype(np.float32)[(row.astype(int) + 32) % 64]
@@ -175,14 +150,14 @@ def _open_land(rng: np.random.Generator) -> Picture:
         return mixed(picture, picture * 0.6, smoothstep(0.02, 0.008, border))
     if kind < 0.7:
         return _meadow(rng)
-    return _mottled(rng, _earth(rng, (0.25, 0.55)), 14, 0.2)
+    return mottled(rng, _earth(rng, (0.25, 0.55)), 14, 0.2)
 
 
 def _highway(rng: np.random.Generator) -> Picture:
     """A dual carriageway, nearly straight, with traffic and sometimes a ramp."""
     f = _turned(rng)
     offset = f.y - rng.normal(0, 0.12) * f.x**2
-    asphalt = filled(color(0.6, 0.05, rng.uniform(0.35, 0.65)))
+    asphalt = color(0.6, 0.05, rng.uniform(0.35, 0.65))
     lanes = (np.abs(np.abs(offset) - 0.105) < 0.012) & (np.mod(f.x * 6, 1) < 0.6)
     cars = (np.abs(np.abs(np.abs(offset) - 0.105) - 0.045) < 0.02) & (
         np.mod(f.x * 3.3 + np.sign(offset) * 0.3, 1) < 0.14
@@ -227,19 +202,19 @@ def _solar(rng: np.random.Generator) -> Picture:
     v = np.mod(f.y * pitch, 1)
     u = np.mod(f.x * rng.uniform(1.1, 1.6), 1)
     panel = smoothstep(0.06, 0.1, v) * smoothstep(0.62, 0.58, v) * smoothstep(0.02, 0.04, u) * smoothstep(0.94, 0.92, u)
-    blue = color(rng.uniform(0.58, 0.68), rng.uniform(0.3, 0.7), rng.uniform(0.2, 0.45))
-    glass = filled(blue) * (1 + 0.2 * np.sign(np.sin(f.x * 60)))[..., None]
-    return mixed(_mottled(rng, _earth(rng, (0.45, 0.8))), glass, panel)
+    blue = any_color(rng, (0.3, 0.7), (0.2, 0.45), hue=(0.58, 0.68))
+    glass = blue * (1 + 0.2 * np.sign(np.sin(f.x * 60)))[..., None]
+    return mixed(mottled(rng, _earth(rng, (0.45, 0.8))), glass, panel)
 
 
 def _badlands(rng: np.random.Generator) -> Picture:
     """Bare hills with valleys that branch like veins, in raking light."""
     ridged = 1 - np.abs(fractal_noise(rng, 4, octaves=5, gain=0.6))
     light = np.clip(relief(0.14 * ridged, rng.uniform(0, 6.3), 0.5), 0.25, 1.7)
-    return filled(color(rng.uniform(0.02, 0.13), rng.uniform(0.1, 0.5), rng.uniform(0.4, 0.75))) * light[..., None]
+    return any_color(rng, (0.1, 0.5), (0.4, 0.75), hue=(0.02, 0.13)) * light[..., None]
 
 
-_COVERS: Mapping[str, Callable[[np.random.Generator], Picture]] = {
+_COVERS: Mapping[str, Painter] = {
     "annual crop": _annual_crop,
     "pivot irrigation": _pivot,
     "orchard": _orchard,
@@ -268,6 +243,4 @@ def paint_landcover(rng: np.random.Generator, cover: str) -> Picture:
     return photographed(rng, lit(rng, picture, 0.2), exposure=0.12, cast=0.07, softness=1.3)
 
 
-CLASSES: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
-    {name: partial(paint_landcover, cover=name) for name in _COVERS}
-)
+CLASSES: Mapping[str, Painter] = MappingProxyType({name: partial(paint_landcover, cover=name) for name in _COVERS})

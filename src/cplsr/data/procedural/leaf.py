@@ -11,21 +11,9 @@ from types import MappingProxyType
 import numpy as np
 
 from cplsr.data.procedural.blades import BLADES, Blade
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    Color,
-    Frame,
-    Picture,
-    color,
-    lit,
-    mixed,
-    photographed,
-    random_color,
-    relief,
-    smoothstep,
-    wobble,
-)
+from cplsr.data.procedural.canvas import CANVAS, Color, Frame, Painter, Picture, smoothstep, wobble
 from cplsr.data.procedural.noise import blur, fractal_noise, nearest_cells, scattered, smooth_noise
+from cplsr.data.procedural.paint import any_color, color, lit, mixed, mottled, photographed, relief
 
 
 @dataclass(frozen=True)
@@ -42,7 +30,7 @@ Disease = Callable[[np.random.Generator, Tissue], Picture]
 
 
 def _necrotic(rng: np.random.Generator) -> Color:
-    return color(rng.uniform(0.03, 0.11), rng.uniform(0.35, 0.7), rng.uniform(0.2, 0.45))
+    return any_color(rng, (0.35, 0.7), (0.2, 0.45), hue=(0.03, 0.11))
 
 
 def _healthy(rng: np.random.Generator, t: Tissue) -> Picture:
@@ -75,7 +63,7 @@ def _blight(rng: np.random.Generator, t: Tissue) -> Picture:
     front = t.frame.x * math.cos(turn) + t.frame.y * math.sin(turn) - rng.uniform(-0.05, 0.25)
     front = front + 0.14 * fractal_noise(rng, 5)
     picture = mixed(t.paint, color(0.15, 0.6, 0.75), 0.6 * smoothstep(-0.16, 0.0, front))
-    dead = _necrotic(rng) * (1 + 0.25 * fractal_noise(rng, 14))[..., None]
+    dead = mottled(rng, _necrotic(rng), 14, 0.25)
     return mixed(picture, dead, smoothstep(-0.02, 0.04, front))
 
 
@@ -107,7 +95,7 @@ def _scorch(rng: np.random.Generator, t: Tissue) -> Picture:
     """A burnt margin all around."""
     depth = -t.blade.distance + 0.03 * fractal_noise(rng, 8)
     picture = mixed(t.paint, color(0.14, 0.6, 0.8), 0.7 * smoothstep(0.16, 0.1, depth))
-    return mixed(picture, _necrotic(rng) * (1 + 0.2 * fractal_noise(rng, 14))[..., None], smoothstep(0.1, 0.06, depth))
+    return mixed(picture, mottled(rng, _necrotic(rng), 14, 0.2), smoothstep(0.1, 0.06, depth))
 
 
 def _miner(rng: np.random.Generator, t: Tissue) -> Picture:
@@ -156,7 +144,7 @@ _COMBINATIONS: Mapping[str, tuple[str, ...]] = {
 
 def _ground(rng: np.random.Generator) -> Picture:
     """Paper, soil or a bench, in any color."""
-    first, second = random_color(rng, saturation=(0.02, 0.3)), random_color(rng, saturation=(0.02, 0.3))
+    first, second = any_color(rng, (0.02, 0.3)), any_color(rng, (0.02, 0.3))
     share = smoothstep(-2.0, 2.0, fractal_noise(rng, int(rng.integers(2, 8))))
     return mixed(first, second, share * rng.uniform(0.2, 1.0)) * (1 + 0.04 * smooth_noise(rng, 40))[..., None]
 
@@ -171,7 +159,7 @@ def paint_leaf(rng: np.random.Generator, plant: str, disease: str) -> Picture:
     blade = BLADES[plant](frame)
     if disease == "holes":
         blade = _holes(rng, blade)
-    green = color(rng.uniform(0.17, 0.4), rng.uniform(0.35, 0.8), rng.uniform(0.3, 0.75))
+    green = any_color(rng, (0.35, 0.8), (0.3, 0.75), hue=(0.17, 0.4))
     toward = rng.uniform(0, 2 * math.pi)
     light = relief(0.035 * blur(blade.veins, 0.8), toward, 0.3) * (1 + 0.06 * fractal_noise(rng, 5))
     tissue = mixed(green, green * 1.45 + 0.05, 0.5 * blade.veins)
@@ -185,7 +173,7 @@ def paint_leaf(rng: np.random.Generator, plant: str, disease: str) -> Picture:
     )
 
 
-CLASSES: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
+CLASSES: Mapping[str, Painter] = MappingProxyType(
     {
         f"{plant} {disease}": partial(paint_leaf, plant=plant, disease=disease)
         for plant, diseases in _COMBINATIONS.items()

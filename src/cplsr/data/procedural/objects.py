@@ -9,21 +9,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    Color,
-    Picture,
-    color,
-    filled,
-    lit,
-    mixed,
-    photographed,
-    random_color,
-    relief,
-    smoothstep,
-    wobble,
-)
+from cplsr.data.procedural.canvas import CANVAS, Color, Picture, smoothstep, wobble
 from cplsr.data.procedural.noise import blur, fractal_noise, grain
+from cplsr.data.procedural.paint import any_color, color, lit, mixed, mottled, photographed, relief
 from cplsr.data.procedural.silhouettes import SILHOUETTES
 from cplsr.data.procedural.surfaces import SURFACES
 
@@ -55,22 +43,8 @@ def _along(rng: np.random.Generator, count: int, step: float, scale: float, dire
     """`count` copies on a line through the middle of the picture."""
     dx, dy = step * math.cos(direction), step * math.sin(direction)
     ox, oy = rng.uniform(-0.12, 0.12), rng.uniform(-0.12, 0.12)
-    places = [i - (count - 1) / 2 for i in range(count)]
-    return [
-        Placement(ox + dx * i, oy + dy * i, scale * math.exp(rng.normal(0, 0.08)), _tilt(rng) * 0.6) for i in places
-    ]
-
-
-def _pair(rng: np.random.Generator) -> list[Placement]:
-    return _along(rng, 2, rng.uniform(0.75, 0.95), rng.uniform(0.38, 0.5), rng.normal(0, 0.5))
-
-
-def _row(rng: np.random.Generator) -> list[Placement]:
-    return _along(rng, 3, rng.uniform(0.58, 0.66), rng.uniform(0.26, 0.34), rng.normal(0, 0.25))
-
-
-def _stack(rng: np.random.Generator) -> list[Placement]:
-    return _along(rng, 3, rng.uniform(0.5, 0.6), rng.uniform(0.3, 0.38), math.pi / 2 + rng.normal(0, 0.2))
+    steps = [i - (count - 1) / 2 for i in range(count)]
+    return [Placement(ox + dx * i, oy + dy * i, scale * math.exp(rng.normal(0, 0.08)), _tilt(rng) * 0.6) for i in steps]
 
 
 def _circle(rng: np.random.Generator) -> list[Placement]:
@@ -94,18 +68,26 @@ def _scatter(rng: np.random.Generator) -> list[Placement]:
 
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {"one": _one, "pair": _pair, "row": _row, "stack": _stack, "circle": _circle, "scatter": _scatter}
+    {
+        "one": _one,
+        "pair": lambda rng: _along(rng, 2, rng.uniform(0.75, 0.95), rng.uniform(0.38, 0.5), rng.normal(0, 0.5)),
+        "row": lambda rng: _along(rng, 3, rng.uniform(0.58, 0.66), rng.uniform(0.26, 0.34), rng.normal(0, 0.25)),
+        "stack": lambda rng: _along(
+            rng, 3, rng.uniform(0.5, 0.6), rng.uniform(0.3, 0.38), math.pi / 2 + rng.normal(0, 0.2)
+        ),
+        "circle": _circle,
+        "scatter": _scatter,
+    }
 )
 
 
 def background(rng: np.random.Generator) -> Picture:
     """Something out of focus behind the subject: a wall, a table or ground, with blurred things on it."""
-    near, far = random_color(rng, saturation=(0.05, 0.6)), random_color(rng, saturation=(0.05, 0.6))
+    near, far = any_color(rng, (0.05, 0.6)), any_color(rng, (0.05, 0.6))
     picture = mixed(near, far, smoothstep(-1.8, 1.8, fractal_noise(rng, int(rng.integers(2, 5)))))
     if rng.random() < 0.5:  # a table edge or a horizon
         edge = rng.uniform(-0.3, 0.5) + rng.normal(0, 0.2) * CANVAS.x
-        ground = filled(random_color(rng, saturation=(0.05, 0.6)))
-        ground = ground * (1 + 0.12 * fractal_noise(rng, 10, octaves=3, stretch=rng.uniform(1, 4)))[..., None]
+        ground = mottled(rng, any_color(rng, (0.05, 0.6)), 10, 0.12, octaves=3, stretch=rng.uniform(1, 4))
         picture = mixed(picture, ground, CANVAS.cover(edge - CANVAS.y, 3.0))
     names = list(SILHOUETTES)
     for _ in range(int(rng.integers(2, 6))):
@@ -113,7 +95,7 @@ def background(rng: np.random.Generator) -> Picture:
             rng.uniform(-1, 1), rng.uniform(-1, 1), scale=rng.uniform(0.15, 0.5), turn=rng.uniform(0, 6.28)
         )
         shape = SILHOUETTES[names[int(rng.integers(len(names)))]](frame)
-        picture = mixed(picture, random_color(rng, saturation=(0.05, 0.7)), 0.8 * frame.cover(shape))
+        picture = mixed(picture, any_color(rng, (0.05, 0.7)), 0.8 * frame.cover(shape))
     picture = blur(picture, rng.uniform(1.2, 3.5))
     return picture * (1 + rng.uniform(0.0, 0.1) * blur(grain(rng), 0.6))[..., None]
 
@@ -132,15 +114,15 @@ def paint_objects(rng: np.random.Generator, silhouette: str, surface: str, layou
     body, pattern = _two_colors(rng)
     toward = rng.uniform(0, 2 * math.pi)
     aspect, gloss = math.exp(rng.normal(0, 0.12)), rng.uniform(0.0, 0.35)
-    for place in LAYOUTS[layout](rng):
-        frame = CANVAS.placed(place.x, place.y, scale=place.scale, turn=place.turn, aspect=aspect)
+    for copy in LAYOUTS[layout](rng):
+        frame = CANVAS.placed(copy.x, copy.y, scale=copy.scale, turn=copy.turn, aspect=aspect)
         frame = wobble(rng, frame, 0.035)
         distance = SILHOUETTES[silhouette](frame)
         shifted = np.roll(
             frame.cover(distance, 2.0), (round(-6 * math.sin(toward)), round(-6 * math.cos(toward))), (0, 1)
         )
         picture = picture * (1 - 0.45 * blur(shifted, 2.0))[..., None]
-        dome = np.sqrt(np.clip(-distance, 0.0, 0.35)) * place.scale
+        dome = np.sqrt(np.clip(-distance, 0.0, 0.35)) * copy.scale
         light = relief(blur(dome, 1.0), toward + math.pi, 0.38)
         painted = mixed(body, pattern, SURFACES[surface](frame, rng)) * light[..., None]
         painted = painted + (gloss * smoothstep(1.3, 1.7, light))[..., None]

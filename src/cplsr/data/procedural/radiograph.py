@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cplsr.data.procedural.canvas import CANVAS, Frame, Picture, Plane, smoothstep, wobble
+from cplsr.data.procedural.canvas import CANVAS, Frame, Painter, Picture, Plane, smoothstep, wobble
 from cplsr.data.procedural.noise import blur, fractal_noise, grain, smooth_noise
 from cplsr.data.procedural.silhouettes import bar, box, disk, joined, oval
 
@@ -77,22 +77,10 @@ def _vessels(rng: np.random.Generator, chest: Chest) -> Plane:
     return chest.lungs * (0.03 + 0.14 * near) * ridges
 
 
-def _clear(rng: np.random.Generator, chest: Chest) -> Plane:
-    return np.zeros_like(chest.density)
-
-
 def _spot(rng: np.random.Generator, chest: Chest, radius: float, softness: float) -> Plane:
     side, _ = chest.one_lung(rng)
-    place = chest.frame.placed(side * rng.uniform(0.4, 0.58), rng.uniform(-0.45, 0.3), aspect=rng.uniform(0.85, 1.2))
-    return smoothstep(softness, -softness, disk(wobble(rng, place, 0.02, 6), 0.0, 0.0, radius))
-
-
-def _nodule(rng: np.random.Generator, chest: Chest) -> Plane:
-    return rng.uniform(0.4, 0.5) * _spot(rng, chest, rng.uniform(0.08, 0.11), 0.025)
-
-
-def _mass(rng: np.random.Generator, chest: Chest) -> Plane:
-    return rng.uniform(0.42, 0.55) * _spot(rng, chest, rng.uniform(0.24, 0.32), 0.04)
+    spot = chest.frame.placed(side * rng.uniform(0.4, 0.58), rng.uniform(-0.45, 0.3), aspect=rng.uniform(0.85, 1.2))
+    return smoothstep(softness, -softness, disk(wobble(rng, spot, 0.02, 6), 0.0, 0.0, radius))
 
 
 def _effusion(rng: np.random.Generator, chest: Chest) -> Plane:
@@ -126,10 +114,6 @@ def _reticular(rng: np.random.Generator, chest: Chest) -> Plane:
     return rng.uniform(0.3, 0.4) * chest.lungs * net * smoothstep(-0.7, 0.2, chest.frame.y)
 
 
-def _miliary(rng: np.random.Generator, chest: Chest) -> Plane:
-    return rng.uniform(0.36, 0.46) * chest.lungs * smoothstep(0.5, 1.2, smooth_noise(rng, 40))
-
-
 def _pacemaker(rng: np.random.Generator, chest: Chest) -> Plane:
     side = 1.0 if rng.random() < 0.7 else -1.0
     f = chest.frame.placed(side * rng.uniform(0.5, 0.62), rng.uniform(-0.5, -0.36), turn=rng.normal(0, 0.3))
@@ -151,27 +135,27 @@ def _atelectasis(rng: np.random.Generator, chest: Chest) -> Plane:
 
 Finding = Callable[[np.random.Generator, Chest], Plane]
 
-_FINDINGS: Mapping[str, tuple[Finding, tuple[float, float]]] = {
-    # finding, and the half width of the heart it comes with
-    "clear": (_clear, (0.27, 0.34)),
-    "cardiomegaly": (_clear, (0.5, 0.6)),
-    "nodule": (_nodule, (0.27, 0.36)),
-    "mass": (_mass, (0.27, 0.36)),
-    "effusion": (_effusion, (0.27, 0.36)),
-    "pneumothorax": (_pneumothorax, (0.27, 0.36)),
-    "infiltrate": (_infiltrate, (0.27, 0.36)),
-    "reticular": (_reticular, (0.27, 0.36)),
-    "miliary": (_miliary, (0.27, 0.36)),
-    "atelectasis": (_atelectasis, (0.27, 0.36)),
-    "pacemaker": (_pacemaker, (0.27, 0.36)),
+_FINDINGS: Mapping[str, Finding] = {
+    "clear": lambda rng, chest: np.zeros_like(chest.density),
+    "cardiomegaly": lambda rng, chest: np.zeros_like(chest.density),  # the heart is drawn with the anatomy
+    "nodule": lambda rng, chest: rng.uniform(0.4, 0.5) * _spot(rng, chest, rng.uniform(0.08, 0.11), 0.025),
+    "mass": lambda rng, chest: rng.uniform(0.42, 0.55) * _spot(rng, chest, rng.uniform(0.24, 0.32), 0.04),
+    "effusion": _effusion,
+    "pneumothorax": _pneumothorax,
+    "infiltrate": _infiltrate,
+    "reticular": _reticular,
+    "miliary": lambda rng, chest: rng.uniform(0.36, 0.46) * chest.lungs * smoothstep(0.5, 1.2, smooth_noise(rng, 40)),
+    "atelectasis": _atelectasis,
+    "pacemaker": _pacemaker,
 }
+_HEART_SIZES = {"clear": (0.27, 0.34), "cardiomegaly": (0.5, 0.6)}  # half widths; other findings have the usual ones
+_USUAL_HEART = (0.27, 0.36)
 
 
 def paint_radiograph(rng: np.random.Generator, finding: str) -> Picture:
     """One exposure of one patient with this finding."""
-    add, heart = _FINDINGS[finding]
-    chest = _anatomy(rng, rng.uniform(*heart))
-    density = chest.density + _vessels(rng, chest) + add(rng, chest)
+    chest = _anatomy(rng, rng.uniform(*_HEART_SIZES.get(finding, _USUAL_HEART)))
+    density = chest.density + _vessels(rng, chest) + _FINDINGS[finding](rng, chest)
     # The tube's field is uneven and the exposure differs from film to film.
     side = rng.uniform(0, 2 * math.pi)
     density = density + rng.uniform(0, 0.12) * (CANVAS.x * math.cos(side) + CANVAS.y * math.sin(side))
@@ -181,6 +165,4 @@ def paint_radiograph(rng: np.random.Generator, finding: str) -> Picture:
     return np.repeat(level[..., None], 3, axis=2)
 
 
-CLASSES: Mapping[str, Callable[[np.random.Generator], Picture]] = MappingProxyType(
-    {name: partial(paint_radiograph, finding=name) for name in _FINDINGS}
-)
+CLASSES: Mapping[str, Painter] = MappingProxyType({name: partial(paint_radiograph, finding=name) for name in _FINDINGS})

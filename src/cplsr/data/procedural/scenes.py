@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from cplsr.data.procedural.canvas import (
-    CANVAS,
-    Color,
-    Picture,
-    Plane,
-    color,
-    filled,
-    lit,
-    mixed,
-    photographed,
-    random_color,
-    relief,
-    smoothstep,
-)
+from cplsr.data.procedural.canvas import CANVAS, Color, Painter, Picture, Plane, smoothstep
 from cplsr.data.procedural.noise import fractal_noise, nearest_cells, scattered, smooth_noise
+from cplsr.data.procedural.paint import any_color, color, lit, mixed, mottled, photographed, relief
 from cplsr.data.procedural.silhouettes import SILHOUETTES, disk
-
-Scene = Callable[[np.random.Generator], Picture]
 
 _X, _Y = CANVAS.x, CANVAS.y
 
 
-def _pick(rng: np.random.Generator, saturation: tuple[float, float], value: tuple[float, float]) -> Color:
-    return random_color(rng, saturation=saturation, value=value)
-
-
 def _sky(rng: np.random.Generator) -> Picture:
     """Sky at any hour: a gradient with thin clouds."""
-    high, low = _pick(rng, (0.1, 0.7), (0.3, 0.95)), _pick(rng, (0.05, 0.5), (0.6, 1.0))
+    high, low = any_color(rng, (0.1, 0.7), (0.3, 0.95)), any_color(rng, (0.05, 0.5), (0.6, 1.0))
     clouds = smoothstep(rng.uniform(-0.2, 1.0), 2.0, fractal_noise(rng, 3, stretch=2.5))
     return mixed(mixed(high, low, (_Y + 1) / 1.6), np.ones(3, np.float32), 0.6 * clouds)
 
@@ -53,7 +35,7 @@ def _below(level: Plane | float, softness: float = 1.2) -> Plane:
 
 
 def _grassy(rng: np.random.Generator, paint: Color, cells: int = 14, strength: float = 0.16) -> Picture:
-    return filled(paint) * (1 + strength * fractal_noise(rng, cells, octaves=3))[..., None]
+    return mottled(rng, paint, cells, strength, octaves=3)
 
 
 def _depth(horizon: float) -> Plane:
@@ -63,18 +45,18 @@ def _depth(horizon: float) -> Plane:
 
 def _mountains(rng: np.random.Generator) -> Picture:
     picture = _sky(rng)
-    rock = _pick(rng, (0.05, 0.45), (0.25, 0.6))
+    rock = any_color(rng, (0.05, 0.45), (0.25, 0.6))
     for level, cells in ((-0.25, 3), (0.1, 4), (0.45, 4)):
         ridge = _ridge(rng, level + rng.normal(0, 0.08), 0.28, cells)
         peaks = np.abs(np.mod(_X * rng.uniform(1.0, 1.6) + rng.random(), 1) - 0.5) * 0.9
-        stone = filled(rock) * (1 + 0.3 * fractal_noise(rng, 6, stretch=0.5))[..., None]
+        stone = mottled(rng, rock, 6, 0.3, stretch=0.5)
         snowy = mixed(stone, np.ones(3, np.float32), 0.85 * smoothstep(0.28, 0.12, _Y - ridge - peaks + 0.1))
         picture = mixed(picture, snowy if level < 0.3 else stone * 0.6, _below(ridge + peaks))
     return picture
 
 
 def _dunes(rng: np.random.Generator) -> Picture:
-    picture, sand = _sky(rng), _pick(rng, (0.2, 0.6), (0.6, 0.9))
+    picture, sand = _sky(rng), any_color(rng, (0.2, 0.6), (0.6, 0.9))
     for level in (-0.1, 0.15, 0.5):
         crest = level + 0.16 * np.sin(_X * rng.uniform(1.5, 3) + 6 * rng.random())
         slope = 0.65 + 0.5 * smoothstep(-0.1, 0.15, _X * 0.2 + 0.2 * np.sin(5 * (_X + 1.5 * _Y)) + 0.1)
@@ -85,11 +67,11 @@ def _dunes(rng: np.random.Generator) -> Picture:
 
 def _sea(rng: np.random.Generator) -> Picture:
     horizon = rng.uniform(-0.4, 0.1)
-    water = _pick(rng, (0.3, 0.8), (0.25, 0.7))
+    water = any_color(rng, (0.3, 0.8), (0.25, 0.7))
     depth = _depth(horizon)
     swell = np.sin(depth * 14 + 1.2 * fractal_noise(rng, 5, stretch=3.0))
     foam = smoothstep(0.9, 1.7, fractal_noise(rng, 20, octaves=2, stretch=5.0) + 0.4 * swell)
-    surface = mixed(filled(water) * (1 + 0.2 * swell)[..., None], np.ones(3, np.float32), 0.8 * foam)
+    surface = mixed(water * (1 + 0.2 * swell)[..., None], np.ones(3, np.float32), 0.8 * foam)
     return mixed(_sky(rng), surface, _below(horizon))
 
 
@@ -99,7 +81,7 @@ def _skyline(rng: np.random.Generator) -> Picture:
         count = int(rng.integers(6, 10))
         column = np.floor((_X + 1) / 2 * count + rng.random())
         tops = rng.uniform(-0.7 + 0.35 * layer, 0.35, count + 2).astype(np.float32)[column.astype(int)]
-        paint = _pick(rng, (0.0, 0.35), (0.15, 0.5))
+        paint = any_color(rng, (0.0, 0.35), (0.15, 0.5))
         windows = (np.sin(_X * 48) > 0.1) & (np.sin(_Y * 44) > 0.2) & (fractal_noise(rng, 20, octaves=1) > -0.2)
         tower = mixed(paint, color(0.13, 0.4, 1.0), 0.75 * windows.astype(np.float32))
         picture = mixed(picture, tower, _below(tops))
@@ -107,14 +89,14 @@ def _skyline(rng: np.random.Generator) -> Picture:
 
 
 def _forest(rng: np.random.Generator) -> Picture:
-    leaf, bark = _pick(rng, (0.3, 0.7), (0.35, 0.7)), _pick(rng, (0.2, 0.6), (0.1, 0.4))
+    leaf, bark = any_color(rng, (0.3, 0.7), (0.35, 0.7)), any_color(rng, (0.2, 0.6), (0.1, 0.4))
     picture = mixed(leaf * 0.4, leaf * 1.3, smoothstep(-1.5, 1.5, fractal_noise(rng, 9)))
     for _ in range(int(rng.integers(6, 10))):
         width = rng.uniform(0.03, 0.09)
         lean = rng.uniform(-1, 1) + 0.08 * rng.normal() * _Y + 0.01 * smooth_noise(rng, 4)
         trunk = np.abs(_X - lean) - width
         shade = 1 + 0.5 * (_X - lean) / width
-        picture = mixed(picture, filled(bark) * np.clip(shade, 0.4, 1.7)[..., None], CANVAS.cover(trunk))
+        picture = mixed(picture, bark * np.clip(shade, 0.4, 1.7)[..., None], CANVAS.cover(trunk))
     return picture
 
 
@@ -124,11 +106,11 @@ def _road(rng: np.random.Generator) -> Picture:
     below = np.maximum(_Y - horizon, 0)
     middle = shift + bend * (1 - below) ** 2 * 0.6
     offset = (_X - middle) / (below * 0.8 + 0.02)
-    asphalt = filled(_pick(rng, (0.0, 0.15), (0.25, 0.5))) * (1 + 0.06 * fractal_noise(rng, 24, octaves=2))[..., None]
+    asphalt = mottled(rng, any_color(rng, (0.0, 0.15), (0.25, 0.5)), 24, 0.06, octaves=2)
     dashes = (np.abs(offset) < 0.045) & (np.mod(depth * 2.2, 1) < 0.55)
     sides = np.abs(np.abs(offset) - 0.85) < 0.05
     road = mixed(asphalt, np.ones(3, np.float32), 0.9 * (dashes | sides).astype(np.float32))
-    ground = mixed(_grassy(rng, _pick(rng, (0.2, 0.6), (0.3, 0.7))), road, smoothstep(1.02, 0.97, np.abs(offset)))
+    ground = mixed(_grassy(rng, any_color(rng, (0.2, 0.6), (0.3, 0.7))), road, smoothstep(1.02, 0.97, np.abs(offset)))
     return mixed(_sky(rng), ground, _below(horizon))
 
 
@@ -136,8 +118,8 @@ def _furrows(rng: np.random.Generator) -> Picture:
     horizon, vanish = rng.uniform(-0.5, -0.1), rng.uniform(-0.6, 0.6)
     below = np.maximum(_Y - horizon, 0.015)
     rows = np.sin((_X - vanish) / below * rng.uniform(4.5, 6.5) + 0.5 * smooth_noise(rng, 6))
-    soil, crop = _pick(rng, (0.2, 0.6), (0.2, 0.5)), _pick(rng, (0.3, 0.8), (0.4, 0.8))
-    field = mixed(soil, crop, smoothstep(-0.3, 0.5, rows)) * (1 + 0.15 * fractal_noise(rng, 16))[..., None]
+    soil, crop = any_color(rng, (0.2, 0.6), (0.2, 0.5)), any_color(rng, (0.3, 0.8), (0.4, 0.8))
+    field = mottled(rng, mixed(soil, crop, smoothstep(-0.3, 0.5, rows)), 16, 0.15)
     return mixed(_sky(rng), field, _below(horizon))
 
 
@@ -146,7 +128,7 @@ def _corridor(rng: np.random.Generator) -> Picture:
     dx, dy = (_X - cx) / 1.1, _Y - cy
     ring = np.maximum(np.abs(dx), np.abs(dy))
     depth = 0.25 / np.maximum(ring, 0.1)
-    wall, floor, ceiling = (_pick(rng, (0.05, 0.5), (0.4, 0.9)) for _ in range(3))
+    wall, floor, ceiling = (any_color(rng, (0.05, 0.5), (0.4, 0.9)) for _ in range(3))
     picture = np.where((np.abs(dx) > np.abs(dy))[..., None], wall, np.where((dy > 0)[..., None], floor, ceiling))
     ribs = 0.8 + 0.25 * np.tanh(4 * np.sin(depth * 9 + 6 * rng.random()))
     return (picture * (ribs * np.clip(ring * 1.3 + 0.2, 0, 1.1))[..., None]).astype(np.float32)
@@ -159,11 +141,13 @@ def _shelf(rng: np.random.Generator) -> Picture:
     edges = np.sort(rng.uniform(-1.1, 1.1, (rows + 2, 14)), axis=1)
     book = sum((edges[shelf.astype(int), i] < _X).astype(int) for i in range(14))
     key = shelf.astype(int) * 15 + book
-    paints = np.stack([_pick(rng, (0.2, 0.8), (0.25, 0.9)) for _ in range(20)])[rng.integers(0, 20, 15 * (rows + 2))]
+    paints = np.stack([any_color(rng, (0.2, 0.8), (0.25, 0.9)) for _ in range(20)])[
+        rng.integers(0, 20, 15 * (rows + 2))
+    ]
     heights = rng.uniform(0.05, 0.35, 15 * (rows + 2)).astype(np.float32)
     inside = np.mod(v, 1)
     spine = paints[key] * (1 - 0.25 * (np.abs(np.mod(inside * 3, 1) - 0.5) < 0.08))[..., None]
-    board = filled(_pick(rng, (0.2, 0.6), (0.3, 0.7)))
+    board = any_color(rng, (0.2, 0.6), (0.3, 0.7))
     gap = np.where((inside < heights[key])[..., None], board * 0.25, spine)
     return np.where((inside > 0.9)[..., None], board, gap).astype(np.float32)
 
@@ -172,8 +156,8 @@ def _stairs(rng: np.random.Generator) -> Picture:
     slope, steps, side = rng.uniform(0.5, 0.9), rng.uniform(3.5, 5.5), 1 if rng.random() < 0.5 else -1
     run = side * _X * steps
     profile = np.floor(run) / steps * slope + rng.uniform(-0.2, 0.2)
-    wall = _grassy(rng, _pick(rng, (0.05, 0.4), (0.5, 0.9)), 5, 0.05)
-    stone = _pick(rng, (0.05, 0.4), (0.4, 0.8))
+    wall = _grassy(rng, any_color(rng, (0.05, 0.4), (0.5, 0.9)), 5, 0.05)
+    stone = any_color(rng, (0.05, 0.4), (0.4, 0.8))
     under = _Y + profile
     tread = np.where(under < 0.07, 1.35, np.where(np.mod(run, 1) < 0.08, 0.5, 0.85))
     return mixed(wall, stone * tread[..., None].astype(np.float32), CANVAS.cover(-under))
@@ -184,8 +168,8 @@ def _facade(rng: np.random.Generator) -> Picture:
     tilt = rng.normal(0, 0.12)
     u, v = (_X * (1 + tilt * _Y) + 1) / 2 * columns + rng.random(), (_Y * (1 + tilt * _X) + 1) / 2 * rows + rng.random()
     du, dv = np.abs(np.mod(u, 1) - 0.5), np.abs(np.mod(v, 1) - 0.5)
-    wall = _grassy(rng, _pick(rng, (0.1, 0.6), (0.4, 0.9)), 12, 0.08)
-    frame, glass = _pick(rng, (0.0, 0.3), (0.7, 1.0)), _pick(rng, (0.1, 0.5), (0.1, 0.4))
+    wall = _grassy(rng, any_color(rng, (0.1, 0.6), (0.4, 0.9)), 12, 0.08)
+    frame, glass = any_color(rng, (0.0, 0.3), (0.7, 1.0)), any_color(rng, (0.1, 0.5), (0.1, 0.4))
     picture = mixed(wall, frame, smoothstep(0.34, 0.31, np.maximum(du * 1.3, dv)))
     pane = smoothstep(0.28, 0.25, np.maximum(du * 1.3, dv)) * smoothstep(0.02, 0.04, np.minimum(du, dv))
     return mixed(picture, glass * (1.2 - 0.4 * np.mod(v, 1))[..., None], pane)
@@ -193,10 +177,10 @@ def _facade(rng: np.random.Generator) -> Picture:
 
 def _fence(rng: np.random.Generator) -> Picture:
     slats, horizon = rng.uniform(3.5, 5.5), rng.uniform(-0.3, 0.0)
-    picture = mixed(_sky(rng), _grassy(rng, _pick(rng, (0.3, 0.7), (0.3, 0.7))), _below(horizon))
+    picture = mixed(_sky(rng), _grassy(rng, any_color(rng, (0.3, 0.7), (0.3, 0.7))), _below(horizon))
     u = np.mod(_X * slats + rng.random(), 1) - 0.5
     top = horizon - 0.25 + 0.25 * np.abs(u)
-    wood = filled(_pick(rng, (0.0, 0.5), (0.6, 1.0))) * (1 + 0.1 * fractal_noise(rng, 16, stretch=0.2))[..., None]
+    wood = mottled(rng, any_color(rng, (0.0, 0.5), (0.6, 1.0)), 16, 0.1, stretch=0.2)
     rails = ((np.abs(_Y - horizon - 0.05) < 0.05) | (np.abs(_Y - horizon - 0.55) < 0.05)).astype(np.float32)
     slat = (np.abs(u) < 0.3) * _below(top) * (1 - _below(horizon + 0.85))
     return mixed(picture, wood * (1 - 0.25 * (rails > slat))[..., None], np.maximum(slat, rails).astype(np.float32))
@@ -204,28 +188,28 @@ def _fence(rng: np.random.Generator) -> Picture:
 
 def _bridge(rng: np.random.Generator) -> Picture:
     level, span = rng.uniform(-0.3, 0.05), rng.uniform(0.6, 1.0)
-    water = _grassy(rng, _pick(rng, (0.3, 0.7), (0.3, 0.6)), 16, 0.15)
+    water = _grassy(rng, any_color(rng, (0.3, 0.7), (0.3, 0.6)), 16, 0.15)
     picture = mixed(_sky(rng), water, _below(level + 0.62))
     u = (np.mod(_X / span + rng.random(), 1) - 0.5) * span
     arch = np.sqrt(u**2 + ((_Y - level - 0.62) * 0.75) ** 2) - span * 0.38
-    stone = _grassy(rng, _pick(rng, (0.05, 0.4), (0.4, 0.8)), 20, 0.12)
+    stone = _grassy(rng, any_color(rng, (0.05, 0.4), (0.4, 0.8)), 20, 0.12)
     wall = np.maximum(np.maximum(level - _Y, _Y - level - 0.62), -arch)
     return mixed(picture, stone, CANVAS.cover(wall))
 
 
 def _pebbles(rng: np.random.Generator) -> Picture:
     first, second, owner = nearest_cells(_X, _Y, scattered(rng, int(rng.integers(5, 8))))
-    base = _pick(rng, (0.05, 0.4), (0.4, 0.8))
+    base = any_color(rng, (0.05, 0.4), (0.4, 0.8))
     tone = rng.uniform(0.55, 1.35, (int(owner.max()) + 1, 1)).astype(np.float32)[owner]
     dome = np.sqrt(np.clip(second - first, 0, 0.25))
     light = relief(dome, rng.uniform(0, 6.28), 0.18) * smoothstep(0.0, 0.09, second - first)
-    return base * tone * light[..., None] * (1 + 0.06 * fractal_noise(rng, 20, octaves=2))[..., None]
+    return mottled(rng, base * tone * light[..., None], 20, 0.06, octaves=2)
 
 
 def _clouds(rng: np.random.Generator) -> Picture:
-    blue = mixed(_pick(rng, (0.3, 0.8), (0.4, 0.9)), _pick(rng, (0.1, 0.5), (0.7, 1.0)), (_Y + 1) / 2)
+    blue = mixed(any_color(rng, (0.3, 0.8), (0.4, 0.9)), any_color(rng, (0.1, 0.5), (0.7, 1.0)), (_Y + 1) / 2)
     puff = fractal_noise(rng, 3, octaves=5, gain=0.5)
-    shaded = filled(np.ones(3, np.float32)) * np.clip(relief(0.15 * puff, 1.57, 0.35), 0.6, 1.1)[..., None]
+    shaded = np.ones(3, np.float32) * np.clip(relief(0.15 * puff, 1.57, 0.35), 0.6, 1.1)[..., None]
     return mixed(blue, shaded, smoothstep(0.1, 0.7, puff))
 
 
@@ -234,19 +218,21 @@ def _river(rng: np.random.Generator) -> Picture:
     below = np.maximum(_Y - horizon, 0.01)
     middle = 0.45 * np.sin(1.6 * np.log(below + 0.1) * rng.uniform(1.2, 1.8) + 6 * rng.random())
     width = 0.06 + 0.4 * below**1.3
-    water = filled(_pick(rng, (0.2, 0.6), (0.5, 0.9))) * (1 + 0.1 * fractal_noise(rng, 16, stretch=4.0))[..., None]
+    water = mottled(rng, any_color(rng, (0.2, 0.6), (0.5, 0.9)), 16, 0.1, stretch=4.0)
     banks = mixed(
-        _grassy(rng, _pick(rng, (0.3, 0.7), (0.3, 0.6)), 10, 0.25), water, CANVAS.cover(np.abs(_X - middle) - width)
+        _grassy(rng, any_color(rng, (0.3, 0.7), (0.3, 0.6)), 10, 0.25),
+        water,
+        CANVAS.cover(np.abs(_X - middle) - width),
     )
     hills = _ridge(rng, horizon - 0.1, 0.1, 3)
-    picture = mixed(_sky(rng), filled(_pick(rng, (0.2, 0.5), (0.3, 0.6))), _below(hills))
+    picture = mixed(_sky(rng), any_color(rng, (0.2, 0.5), (0.3, 0.6)), _below(hills))
     return mixed(picture, banks, _below(horizon))
 
 
 def _orchard(rng: np.random.Generator) -> Picture:
     horizon = rng.uniform(-0.35, -0.05)
-    picture = mixed(_sky(rng), _grassy(rng, _pick(rng, (0.3, 0.7), (0.4, 0.75))), _below(horizon))
-    leaf, bark = _pick(rng, (0.3, 0.8), (0.3, 0.7)), _pick(rng, (0.2, 0.6), (0.1, 0.35))
+    picture = mixed(_sky(rng), _grassy(rng, any_color(rng, (0.3, 0.7), (0.4, 0.75))), _below(horizon))
+    leaf, bark = any_color(rng, (0.3, 0.8), (0.3, 0.7)), any_color(rng, (0.2, 0.6), (0.1, 0.35))
     for near in (0.12, 0.3, 0.6):
         size = 0.1 + 0.4 * near
         shift = rng.uniform(-1, 0)
@@ -256,7 +242,7 @@ def _orchard(rng: np.random.Generator) -> Picture:
             crown = disk(CANVAS, cx, foot - size * 1.5, size * 0.85) + 0.11 * size * smooth_noise(rng, 16)
             picture = mixed(picture, bark, CANVAS.cover(trunk))
             shade = np.clip(1 - 0.5 * (_Y - foot + size * 1.5) / size, 0.4, 1.5)
-            picture = mixed(picture, filled(leaf) * shade[..., None], CANVAS.cover(crown))
+            picture = mixed(picture, leaf * shade[..., None], CANVAS.cover(crown))
     return picture
 
 
@@ -267,13 +253,15 @@ def _checker_floor(rng: np.random.Generator) -> Picture:
     u, v = u * math.cos(turn) - v * math.sin(turn), u * math.sin(turn) + v * math.cos(turn)
     tiles = 0.5 + 0.5 * np.tanh(5 * np.sin(u * 3.1) * np.sin(v * 3.1))
     fade = np.clip(0.4 + 0.8 * (_Y - horizon), 0.3, 1.1)
-    floor = mixed(_pick(rng, (0.0, 0.6), (0.1, 0.4)), _pick(rng, (0.0, 0.4), (0.7, 1.0)), tiles) * fade[..., None]
-    wall = _grassy(rng, _pick(rng, (0.05, 0.5), (0.4, 0.85)), 4, 0.06)
+    floor = (
+        mixed(any_color(rng, (0.0, 0.6), (0.1, 0.4)), any_color(rng, (0.0, 0.4), (0.7, 1.0)), tiles) * fade[..., None]
+    )
+    wall = _grassy(rng, any_color(rng, (0.05, 0.5), (0.4, 0.85)), 4, 0.06)
     return mixed(wall, floor, _below(horizon))
 
 
 def _night(rng: np.random.Generator) -> Picture:
-    dark = mixed(_pick(rng, (0.3, 0.8), (0.05, 0.2)), _pick(rng, (0.3, 0.8), (0.15, 0.4)), (_Y + 1) / 2)
+    dark = mixed(any_color(rng, (0.3, 0.8), (0.05, 0.2)), any_color(rng, (0.3, 0.8), (0.15, 0.4)), (_Y + 1) / 2)
     stars = smoothstep(2.2, 3.0, smooth_noise(rng, 48))
     picture = mixed(dark, np.ones(3, np.float32), stars)
     moon = CANVAS.placed(
@@ -285,7 +273,7 @@ def _night(rng: np.random.Generator) -> Picture:
 
 def _village(rng: np.random.Generator) -> Picture:
     horizon = rng.uniform(-0.25, 0.05)
-    picture = mixed(_sky(rng), _grassy(rng, _pick(rng, (0.3, 0.7), (0.3, 0.7))), _below(horizon))
+    picture = mixed(_sky(rng), _grassy(rng, any_color(rng, (0.3, 0.7), (0.3, 0.7))), _below(horizon))
     for _ in range(int(rng.integers(3, 6))):
         near = rng.uniform(0.05, 0.6)
         size = 0.14 + 0.3 * near
@@ -293,12 +281,12 @@ def _village(rng: np.random.Generator) -> Picture:
             rng.uniform(-0.8, 0.8), horizon + near - size * 0.7, scale=size, aspect=rng.uniform(0.9, 1.4)
         )
         shape = SILHOUETTES["house"](house)
-        wall, roof = _pick(rng, (0.0, 0.4), (0.6, 1.0)), _pick(rng, (0.3, 0.8), (0.25, 0.6))
+        wall, roof = any_color(rng, (0.0, 0.4), (0.6, 1.0)), any_color(rng, (0.3, 0.8), (0.25, 0.6))
         picture = mixed(picture, mixed(roof, wall, smoothstep(-0.07, -0.03, house.y)), house.cover(shape))
     return picture
 
 
-def _photograph_of(scene: Scene) -> Scene:
+def _photograph_of(scene: Painter) -> Painter:
     def paint(rng: np.random.Generator) -> Picture:
         picture = scene(rng)
         # Half of all places are seen from the other side.
@@ -308,7 +296,7 @@ def _photograph_of(scene: Scene) -> Scene:
     return paint
 
 
-SCENES: Mapping[str, Scene] = MappingProxyType(
+SCENES: Mapping[str, Painter] = MappingProxyType(
     {
         name: _photograph_of(scene)
         for name, scene in {

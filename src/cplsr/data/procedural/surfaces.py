@@ -24,20 +24,10 @@ def _tent(position: Plane) -> Plane:
     return np.abs(np.mod(position, 1.0) - 0.5) * 2
 
 
-def _plain(f: Frame, rng: np.random.Generator) -> Plane:
-    return 0.12 + 0.05 * fractal_noise(rng, 3)
-
-
-def _striped(f: Frame, rng: np.random.Generator) -> Plane:
-    return _wave(f.y * rng.uniform(1.7, 2.6) + rng.random() + 0.03 * smooth_noise(rng, 4))
-
-
 def _checked(f: Frame, rng: np.random.Generator) -> Plane:
     pitch = rng.uniform(1.4, 2.1)
-    across, down = (
-        np.sin(2 * math.pi * (pitch * f.x + rng.random())),
-        np.sin(2 * math.pi * (pitch * f.y + rng.random())),
-    )
+    across = np.sin(2 * math.pi * (pitch * f.x + rng.random()))
+    down = np.sin(2 * math.pi * (pitch * f.y + rng.random()))
     return 0.5 + 0.5 * np.tanh(6 * across * down)
 
 
@@ -74,21 +64,9 @@ def _marbled(f: Frame, rng: np.random.Generator) -> Plane:
     return (1 - smoothstep(0.0, 0.4, vein)) * 0.9 + 0.1
 
 
-def _furry(f: Frame, rng: np.random.Generator) -> Plane:
-    return np.clip(0.45 + 0.28 * fractal_noise(rng, 36, octaves=2, stretch=0.18), 0, 1)
-
-
-def _patched(f: Frame, rng: np.random.Generator) -> Plane:
-    return smoothstep(0.15, 0.4, fractal_noise(rng, 6, octaves=2, gain=0.3))
-
-
 def _zigzag(f: Frame, rng: np.random.Generator) -> Plane:
     pitch = rng.uniform(1.6, 2.3)
     return _wave(f.y * pitch + 0.45 * _tent(f.x * pitch) + rng.random())
-
-
-def _ringed(f: Frame, rng: np.random.Generator) -> Plane:
-    return _wave(f.radius * rng.uniform(2.0, 3.0) + rng.random())
 
 
 def _netted(f: Frame, rng: np.random.Generator) -> Plane:
@@ -102,19 +80,23 @@ def _cracked(f: Frame, rng: np.random.Generator) -> Plane:
     return 1 - smoothstep(0.02, 0.1, second - first)
 
 
-def _speckled(f: Frame, rng: np.random.Generator) -> Plane:
-    return smoothstep(0.9, 1.5, smooth_noise(rng, 30))
-
-
-def _radiant(f: Frame, rng: np.random.Generator) -> Plane:
-    return _wave(f.angle * int(rng.integers(5, 8)) / (2 * math.pi) + rng.random())
-
-
 SURFACES: Mapping[str, Surface] = MappingProxyType(
     {
-        "plain": _plain, "striped": _striped, "checked": _checked, "dotted": _dotted, "brick": _brick,
-        "scaly": _scaly, "wooden": _wooden, "marbled": _marbled, "furry": _furry, "patched": _patched,
-        "zigzag": _zigzag, "ringed": _ringed, "netted": _netted, "cracked": _cracked, "speckled": _speckled,
-        "radiant": _radiant,
+        "plain": lambda f, rng: 0.12 + 0.05 * fractal_noise(rng, 3),
+        "striped": lambda f, rng: _wave(f.y * rng.uniform(1.7, 2.6) + rng.random() + 0.03 * smooth_noise(rng, 4)),
+        "checked": _checked,
+        "dotted": _dotted,
+        "brick": _brick,
+        "scaly": _scaly,
+        "wooden": _wooden,
+        "marbled": _marbled,
+        "furry": lambda f, rng: np.clip(0.45 + 0.28 * fractal_noise(rng, 36, octaves=2, stretch=0.18), 0, 1),
+        "patched": lambda f, rng: smoothstep(0.15, 0.4, fractal_noise(rng, 6, octaves=2, gain=0.3)),
+        "zigzag": _zigzag,
+        "ringed": lambda f, rng: _wave(f.radius * rng.uniform(2.0, 3.0) + rng.random()),
+        "netted": _netted,
+        "cracked": _cracked,
+        "speckled": lambda f, rng: smoothstep(0.9, 1.5, smooth_noise(rng, 30)),
+        "radiant": lambda f, rng: _wave(f.angle * int(rng.integers(5, 8)) / (2 * math.pi) + rng.random()),
     }
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""The places inside a transformer block where an adapter may act."""
+"""The steps of a transformer block at which an adapter may act."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from torch.nn.functional import scaled_dot_product_attention
 from cplsr.backbones.families import Block
 
 
-class Points(nn.Module):
-    """Five places in a block, in the order a token meets them; as they stand here they change nothing.
+class BlockPoints(nn.Module):
+    """The five steps of a transformer block that an adapter may change, in the order a token meets them.
 
-    An adapter overrides the ones it needs. `layer` counts blocks from 0. In the last block only the class token may
-    be asked for: then `queries` in `attend`, and the tokens in the two branches, are the first rows alone.
+    As they stand here they change nothing; an adapter overrides those it needs. `layer` is the number of the block,
+    from 0. In the last block only the class token may be needed: then `queries` in `attend`, and the tokens in the two
+    branches, are the first rows alone.
     """
 
-    def settle(self, blocks: Sequence[Block]) -> Points:
-        """The points to use for one forward pass, in which no parameter changes: a place to compute things once."""
+    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
+        """Return what to use for one forward pass, in which no parameter changes: things can be computed once."""
         return self
 
     def enter(self, layer: int, tokens: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch more_tokens dim"]:
-        """Tokens as they enter the block, before its first norm. The class token stays first, the patches last."""
+        """Change the tokens that enter the block, before its first norm; the class token stays first, patches last."""
         return tokens
 
     def query(
         self, layer: int, projection: nn.Module, x: Float[Tensor, "batch rows dim"]
     ) -> Float[Tensor, "batch rows dim"]:
-        """Query of every normed token, all heads side by side."""
+        """Compute the query of every normed token, all heads side by side."""
         return projection(x)
 
     def attend(
@@ -39,13 +40,13 @@ class Points(nn.Module):
         keys: Float[Tensor, "batch heads tokens head_dim"],
         values: Float[Tensor, "batch heads tokens value_dim"],
     ) -> Float[Tensor, "batch heads rows value_dim"]:
-        """softmax(Q Kᵀ / √d_k) V, Eq. 1."""
+        """Attend: softmax(Q Kᵀ / √d_k) V, Eq. 1."""
         return scaled_dot_product_attention(queries, keys, values)
 
     def attention_branch(self, layer: int, y: Float[Tensor, "batch rows dim"]) -> Float[Tensor, "batch rows dim"]:
-        """Output of the attention branch, before LayerScale and the skip connection."""
+        """Change the output of the attention branch, before LayerScale and the skip connection."""
         return y
 
     def mlp_branch(self, layer: int, y: Float[Tensor, "batch rows dim"]) -> Float[Tensor, "batch rows dim"]:
-        """Output of the MLP branch, before LayerScale and the skip connection."""
+        """Change the output of the MLP branch, before LayerScale and the skip connection."""
         return y

@@ -1,0 +1,38 @@
+"""The examples in docstrings run, and the Python blocks of the documentation import what exists."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.stem)
+def test_examples_in_docstrings_run(path):
+    module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
+    failed, attempted = doctest.testmod(module)
+    assert attempted
+    assert not failed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_imports_in_the_documentation_exist(page):
+    for block in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8")):
+        if "import" not in block:
+            continue  # a fragment that stands for a line of a file
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cplsr"):
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cplsr":
+                assert hasattr(importlib.import_module("cplsr"), node.attr)
