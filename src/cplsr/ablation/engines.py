@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A job that is over, and what went wrong, if anything did."""
+    """A job that has ended, and why it failed, if it did."""
 
     job: Job
     error: str | None = None
@@ -36,9 +36,10 @@ class Outcome:
 class RayOptions:
     """How ray is used.
 
-    address: of an existing cluster. Default: the variable RAY_ADDRESS, else a cluster of this machine alone.
-    workers: jobs at a time on such a local cluster. Default: one for every core.
-    gpus: that every job asks for.
+    Attributes:
+        address: Of an existing cluster. Default: the variable RAY_ADDRESS, else a cluster of this machine alone.
+        workers: Jobs at a time on such a local cluster. Default: one for every core.
+        gpus: How many every job asks for.
     """
 
     address: str | None = None
@@ -47,7 +48,14 @@ class RayOptions:
 
 
 def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
-    """One job after the other; a job that fails does not keep the others from running."""
+    """Do one job after the other; one that fails does not keep the others from running.
+
+    Yields:
+        The outcome of each job as it ends.
+
+    Raises:
+        InputError: If a target cannot be measured, before anything is trained.
+    """
     if workspace.setup.threads is not None:
         import torch
 
@@ -59,9 +67,20 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
 
 
 def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RayOptions) -> Iterator[Outcome]:
-    """All jobs as tasks of ray, given back as they end. What they share is made first, by one task.
+    """Do all jobs as tasks of ray; what they share is made first, by one task.
 
     Workers write their files themselves: the ablation's folder and the cache must be on a disk they all see.
+
+    Args:
+        jobs: The jobs.
+        setup: What all of them share.
+        options: Which cluster, and how much of it.
+
+    Yields:
+        The outcome of each job as it ends.
+
+    Raises:
+        InputError: If ray is not installed or not reachable, or a target cannot be measured.
     """
     if not jobs:
         return
@@ -91,7 +110,7 @@ def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RayOptions) -> Iterat
 
 
 def import_ray() -> Any:
-    """The module, or what to do where it is missing."""
+    """Import ray; if it is not installed, raise an `InputError` that says how to install it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

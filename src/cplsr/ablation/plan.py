@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
 from cplsr.adapters.kinds import check_options
@@ -36,47 +36,65 @@ _KINDS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: an adapter with its options, and the training settings that differ from the common ones.
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """What is compared in an ablation: an adapter trained by a method.
 
-    adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
-    overrides: the settings that the row's method brings, and over them those of the row itself.
-    lr_own: the learning rate that suits this row, for comparisons that give every row its own.
-    adapt: on how many episodes of each target the row's method does what it does with a support set, with
-        `adapt_options`; 0: every episode is measured by prototypes.
+    Attributes:
+        adapter: A kind of adapter, or `frozen` for the backbone as it is, which needs no training.
+        adapter_options: Options of that kind.
+        method: The method that trains it.
+        method_options: Options of the method.
+        adapt: On how many episodes of each target the method adapts to the support set; 0: every episode is measured
+            by prototypes.
+        adapt_options: Options of that adaptation.
+    """
+
+    adapter: str
+    adapter_options: dict[str, Any] = field(default_factory=dict)
+    method: str = OWN.name
+    method_options: dict[str, Any] = field(default_factory=dict)
+    adapt: int = 0
+    adapt_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationRow(Candidate):
+    """One line of the table: a candidate, and the training settings that differ from the common ones.
+
+    Attributes:
+        name: What the line is called.
+        overrides: The settings that the row's method brings, and over them those of the row itself.
+        lr_own: The learning rate that suits this row, for comparisons that give every row its own.
     """
 
     name: str
-    adapter: str
-    adapter_options: dict[str, Any]
     overrides: dict[str, Any]
     lr_own: float | None = None
-    method: str = OWN.name
-    method_options: dict[str, Any] = field(default_factory=dict)
-    adapt: int = 0
-    adapt_options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Run:
-    """One row at one shot and seed; the name of its files follows from them."""
+@dataclass(frozen=True, kw_only=True)
+class Run(Candidate):
+    """One row at one shot and seed.
+
+    Attributes:
+        row: The name of the row.
+        settings: The settings of the training, with shot and seed.
+    """
 
     row: str
-    adapter: str
-    adapter_options: dict[str, Any]
     settings: TrainingSettings
-    method: str = OWN.name
-    method_options: dict[str, Any] = field(default_factory=dict)
-    adapt: int = 0
-    adapt_options: dict[str, Any] = field(default_factory=dict)
 
     def objective(self) -> Objective | None:
-        """A new objective of the run's method; `None` for CPLSR's own."""
+        """Make a new training objective of the run's method; `None` for CPLSR's own."""
         return make_objective(find_method(self.method), self.method_options, self.settings)
 
     def adaptation(self) -> Adaptation | None:
-        """What is done with the support sets of targets; `None` where prototypes are all."""
+        """Make what adapts to the support sets of targets; `None` where prototypes are all.
+
+        Raises:
+            InputError: If the method does not adapt, or no number of episodes is given.
+        """
         if self.adapt == 0 and not self.adapt_options:
             return None
         if self.adapt < 1:
@@ -93,12 +111,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Unique among the runs of an ablation, and fit for a file name."""
+        """A name for files, unique among the runs of an ablation."""
         return f"{slug(self.row)}-{self.settings.shot}shot-seed{self.settings.seed}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """A name for people."""
         return f"{self.row}, {self.settings.shot}-shot, seed {self.settings.seed}"
 
 
@@ -110,11 +128,19 @@ def read_rows(
     method: str = OWN.name,
     method_options: Mapping[str, Any] | None = None,
     train: str = "auto",
-) -> list[Row]:
-    """Rows from the tables of a recipe; a misspelt name or a value of a wrong kind is an error that says so.
+) -> list[AblationRow]:
+    """Make rows of the tables of a recipe.
 
-    adapter, adapter_options: of the rows that name no adapter.
-    method, method_options: of the rows that name no method. train: of those that do not say what learns.
+    Args:
+        tables: Settings by the name of the row.
+        adapter: The adapter of rows that name none.
+        adapter_options: Options of that adapter.
+        method: The method of rows that name none.
+        method_options: Options of that method.
+        train: What learns in rows that do not say so.
+
+    Raises:
+        InputError: If there is no row, a name is misspelt, a value of a wrong kind, or two rows would share files.
     """
     if not tables:
         raise InputError('there is no row to run: write at least one table like [rows."CP + PE"] into the recipe')
@@ -138,7 +164,7 @@ def read_rows(
 
 
 def plan_runs(
-    rows: Iterable[Row],
+    rows: Iterable[AblationRow],
     common: TrainingSettings,
     *,
     shots: Sequence[int],
@@ -146,54 +172,67 @@ def plan_runs(
     rates: Rates = "shared",
     own_rates: Mapping[str, float] | None = None,
 ) -> list[Run]:
-    """Every row at every shot and seed, row by row.
+    """Make the runs of every row at every shot and seed, row by row.
 
-    common: settings of all rows, where a row says nothing else; its shot and seed are replaced.
-    rates: train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is trained
-        at the shared one; where a row has one, the name of its runs ends with `, own rate`.
-    own_rates: rates by row name, which stand in for the rows' `lr_own`.
+    Args:
+        rows: The rows.
+        common: Settings of all rows, where a row says nothing else; its shot and seed are replaced.
+        shots: Shots to train and measure at.
+        seeds: Seeds of the trainings.
+        rates: Train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is
+            trained at the shared one; where a row has one, the name of its runs ends with `, own rate`.
+        own_rates: Rates by row name, which stand in for the rows' `lr_own`.
+
+    Raises:
+        InputError: If a run could not be done, or shots or seeds are missing or given twice.
     """
     for what, numbers in (("shots", shots), ("seeds", seeds)):
         if not numbers or len(set(numbers)) < len(numbers):
             raise InputError(f"{what} are {list(numbers)}: give at least one, each once")
-    runs = []
-    for row in rows:
-        for name, changes in _variants(row, rates, (own_rates or {}).get(row.name, row.lr_own)):
-            for shot in shots:
-                for seed in seeds:
-                    try:
-                        settings = replace(common, **{**row.overrides, **changes, "shot": shot, "seed": seed})
-                        run = Run(
-                            name, row.adapter, row.adapter_options, settings, row.method, row.method_options, row.adapt,
-                            row.adapt_options,
-                        )  # fmt: skip
-                        if not run.frozen:  # what is wrong with it is said before anything is trained
-                            run.objective()
-                            run.adaptation()
-                    except InputError as error:
-                        raise InputError(f"row {row.name!r}: {error}") from error
-                    runs.append(run)
-    return runs
+    return [
+        _plan_run(row, name, common, {**row.overrides, **rate, "shot": shot, "seed": seed})
+        for row in rows
+        for name, rate in _variants(row, rates, (own_rates or {}).get(row.name, row.lr_own))
+        for shot in shots
+        for seed in seeds
+    ]
+
+
+def _plan_run(row: AblationRow, name: str, common: TrainingSettings, changes: Mapping[str, Any]) -> Run:
+    """Make one run; what is wrong with it is said before anything is trained."""
+    candidate = {part.name: getattr(row, part.name) for part in fields(Candidate)}
+    try:
+        run = Run(row=name, settings=replace(common, **changes), **candidate)
+        if not run.frozen:
+            run.objective()
+            run.adaptation()
+    except InputError as error:
+        raise InputError(f"row {row.name!r}: {error}") from error
+    return run
 
 
 def choose_runs(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:
-    """The runs of the named rows, in their old order; without names all of them."""
+    """Choose the runs of the named rows, in their old order; without names all of them.
+
+    Raises:
+        InputError: If there is no row of some name.
+    """
     names = list(dict.fromkeys(run.row for run in runs))
     wanted: set[str] = set()
     for name in only:
-        found = {row for row in names if row in (name, name + OWN_RATE)}
-        if not found:
+        matching = {row for row in names if row in (name, name + OWN_RATE)}
+        if not matching:
             raise InputError(f"there is no row {name!r} among those to run: {nearest(name, names)}")
-        wanted |= found
+        wanted |= matching
     return [run for run in runs if not only or run.row in wanted]
 
 
 def slug(name: str) -> str:
-    """A row's name as part of a file name: small letters, digits and dots, all else a hyphen."""
+    """Make a row's name part of a file name: small letters, digits and dots, all else a hyphen."""
     return re.sub(r"[^\w.]+", "-", name.lower()).strip("-.")
 
 
-def _variants(row: Row, rates: Rates, own: float | None) -> list[tuple[str, dict[str, float]]]:
+def _variants(row: AblationRow, rates: Rates, own: float | None) -> list[tuple[str, dict[str, float]]]:
     """Names and learning rates under which a row is run."""
     shared: tuple[str, dict[str, float]] = (row.name, {})
     if own is None or row.adapter == FROZEN or rates == "shared":
@@ -202,25 +241,33 @@ def _variants(row: Row, rates: Rates, own: float | None) -> list[tuple[str, dict
     return [tuned] if rates == "own" else [shared, tuned]
 
 
-def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> Row:
+def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
     values = _values(name, table)
     own = values.pop("lr_own", None)
     kind, options = _named(values, "adapter", common)
     if kind == FROZEN:
         for key in (*options, *(_OF_METHODS & values.keys())):
             raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
-        return Row(name, kind, {}, values, own)
+        return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own)
     method_name, method_options = _named(values, "method", common)
     trains = values.pop("train", common["train"])
-    adapt, adapt_options = values.pop("adapt", 0), values.pop("adapt_options", {})
+    adaptation = {key: values.pop(key) for key in ("adapt", "adapt_options") if key in values}
     try:
         method = find_method(method_name)
         kind, options = trained_kind(method, trains, kind, options)
         check_options(kind, options)
     except InputError as error:
         raise InputError(f"the row {name!r}: {error}") from error
-    overrides = {**starting_settings(method, trains), **values}
-    return Row(name, kind, options, overrides, own, method_name, method_options, adapt, adapt_options)
+    return AblationRow(
+        name=name,
+        overrides={**starting_settings(method, trains), **values},
+        lr_own=own,
+        adapter=kind,
+        adapter_options=options,
+        method=method_name,
+        method_options=method_options,
+        **adaptation,
+    )
 
 
 def _values(name: str, table: Any) -> dict[str, Any]:

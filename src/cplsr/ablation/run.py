@@ -36,11 +36,14 @@ State = Literal["finished", "begun", "not begun"]
 
 @dataclass(frozen=True)
 class Job:
-    """A run with everything it needs: what it shares with others, where its files go, how to repeat it.
+    """A run with everything that is needed to do it, also on another machine.
 
-    folder: where it is trained.
-    record: the file that is written when it is measured, last of all; `None`: it is trained only.
-    command: the one command that repeats this run, for the record.
+    Attributes:
+        run: What is trained and measured.
+        setup: What it shares with other runs.
+        folder: Where it is trained.
+        record: The file that is written when it is measured, last of all; `None`: it is trained only.
+        command: The one command that repeats this run, for the record.
     """
 
     run: Run
@@ -51,24 +54,28 @@ class Job:
 
     @classmethod
     def of(cls, run: Run, setup: Setup, out: Path, command: str = "") -> Job:
-        """A run to be trained and measured, in its place in the folder of an ablation."""
+        """Make the job to train and measure a run, with its files in the folder of an ablation."""
         return cls(run, setup, out / "runs" / run.name, out / f"{run.name}.json", command)
 
-    def decides(self) -> dict[str, Any]:
-        """All that its figures depend on, as json would give it back."""
+    def figure_settings(self) -> dict[str, Any]:
+        """All settings that its figures depend on, as they are read back from json."""
         run = self.run
         content = {
             "settings": {} if run.frozen else run.settings.as_dict(),
             "adapter": {"kind": run.adapter, "options": _adapter_options(run)},
             "method": {} if run.frozen else _method(run),
             "adapt": _adapt(run),
-            "setup": self.setup.decides(run),
+            "setup": self.setup.figure_settings(run),
         }
         return json.loads(json.dumps(content))
 
 
 def state_of(job: Job) -> State:
-    """How far a run is. One that was begun with other settings is an error: its files are never mixed with new ones."""
+    """Look how far a run is.
+
+    Raises:
+        InputError: If it was begun with other settings: its files are never mixed with new ones.
+    """
     state: State
     old: AblationRun | TrainingRun
     if job.record is not None and job.record.is_file():
@@ -77,7 +84,7 @@ def state_of(job: Job) -> State:
         state, old, file = "begun", TrainingRun.read(job.folder), job.folder / RUN
     else:
         return "not begun"
-    wanted = public(job.decides())
+    wanted = public(job.figure_settings())
     parts = [(before, after) for part, after in wanted.items() if (before := getattr(old, part, None)) is not None]
     if changes := [change for before, after in parts for change in told_differences(before, after)]:
         raise InputError(
@@ -88,7 +95,7 @@ def state_of(job: Job) -> State:
 
 
 def perform(job: Job, workspace: Workspace) -> None:
-    """Train, unless that is done, continuing where it was interrupted; then measure, and write the record."""
+    """Train, from where an interruption left it, then measure and write the record; what is done is not repeated."""
     if state_of(job) == "finished":
         return
     if job.record is None:
@@ -100,10 +107,10 @@ def perform(job: Job, workspace: Workspace) -> None:
         row=job.run.row,
         shot=job.run.settings.shot,
         seed=job.run.settings.seed,
-        **job.decides(),
+        **job.figure_settings(),
         backbone=workspace.backbone.description(),
         results=results,
-        training=None if training is None else _told(training, count_parameters(job.run, workspace)),
+        training=None if training is None else _training_outcome(training, count_parameters(job.run, workspace)),
         declared=declared(job.run),
         seconds_per_target_episode=None if seconds is None else round(seconds, 3),
         command=job.command,
@@ -131,7 +138,11 @@ def train_run(job: Job, workspace: Workspace) -> TrainingResult:
 
 
 def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
-    """The frozen backbone and the run on the same episodes of every target, and the seconds that one of them takes."""
+    """Measure the frozen backbone and the run on the same episodes of every target.
+
+    Returns:
+        The results, and how many seconds one episode takes, where that can be said.
+    """
     setup, run = workspace.setup, job.run
     shared: dict[str, Any] = {
         "settings": setup.evaluation(run.settings),
@@ -163,9 +174,10 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
 
 
 def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
-    """How long one target episode takes by prototypes: its images through the backbone, the fastest of three times.
+    """Time one target episode by prototypes: its images through the backbone, the fastest of three times.
 
-    `None` where they do not fit into memory at once.
+    Returns:
+        Seconds; `None` where the images do not fit into memory at once.
     """
     size = backbone.image_size
     images = torch.zeros(run.settings.way * (run.settings.shot + query), 3, size, size, dtype=torch.uint8)
@@ -175,7 +187,7 @@ def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
 
 
 def declared(run: Run) -> Declaration:
-    """What the run trains and what it may look at, in words."""
+    """Say in words what the run trains and what it may look at."""
     if run.frozen:
         return {"trains": "nothing", "sees": "nothing"}
     tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
@@ -184,7 +196,7 @@ def declared(run: Run) -> Declaration:
 
 @contextmanager
 def attached(backbone: Backbone, kind: str, options: dict[str, Any]) -> Iterator[nn.Module]:
-    """A new adapter on the backbone for a while."""
+    """Put a new adapter on the backbone, and take it off again at the end of the block."""
     attach(backbone, kind, **options)
     try:
         yield adapter_of(backbone)
@@ -193,14 +205,14 @@ def attached(backbone: Backbone, kind: str, options: dict[str, Any]) -> Iterator
 
 
 def count_parameters(run: Run, workspace: Workspace) -> int:
-    """Parameters that the run trains."""
+    """Count the parameters that the run trains."""
     with attached(workspace.backbone, run.adapter, run.adapter_options) as adapter:
         return sum(parameter.numel() for parameter in adapter.parameters())
 
 
 def read_records(out: Path, rows: Iterable[str]) -> list[AblationRun]:
-    """The records of all finished runs in a folder: those of the given rows first and in their order, then others."""
-    order = {row: place for place, row in enumerate(rows)}
+    """Read the records of all finished runs in a folder: those of the given rows first, in their order, then others."""
+    order = {row: position for position, row in enumerate(rows)}
     records = [AblationRun.read(file) for file in out.glob("*-seed*.json")]
     return sorted(records, key=lambda r: (order.get(r.row, len(order)), r.row, r.shot, r.seed))
 
@@ -224,7 +236,7 @@ def _adapt(run: Run) -> dict[str, Any]:
     return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
 
 
-def _told(result: TrainingResult, parameters: int) -> TrainingOutcome:
+def _training_outcome(result: TrainingResult, parameters: int) -> TrainingOutcome:
     return {
         "start_accuracy": result.start_accuracy,
         "best_accuracy": result.best_accuracy,

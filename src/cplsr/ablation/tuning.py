@@ -20,7 +20,16 @@ FILE = "tuning.json"
 
 
 class Tuned(TypedDict):
-    """The rate chosen for a row, and what it was chosen by."""
+    """The learning rate chosen for a row, and what it was chosen by.
+
+    Attributes:
+        rate: The rate.
+        validation_accuracy: By every rate that was tried, the last validation accuracy, averaged over shots.
+        failed: Rates at which a training failed.
+        episodes: Base episodes of the trainings.
+        shots: The shots they were done at.
+        seed: Their seed.
+    """
 
     rate: float
     validation_accuracy: dict[str, float]
@@ -40,7 +49,19 @@ class _Tuning:
 def tuning_jobs(
     runs: Iterable[Run], setup: Setup, out: Path, *, rates: Sequence[float], episodes: int, seed: int
 ) -> list[Job]:
-    """Short trainings of every row and shot among `runs` that has the seed, at every rate."""
+    """Make jobs of short trainings, at every rate, of the runs that have the seed.
+
+    Args:
+        runs: The runs of the ablation; frozen ones are passed over.
+        setup: What all of them share.
+        out: The folder of the ablation.
+        rates: The learning rates to try.
+        episodes: Base episodes of each training.
+        seed: The one seed that is tried.
+
+    Raises:
+        InputError: If there is no rate, one twice, or one that is not above 0.
+    """
     if not rates or len(set(rates)) < len(rates) or min(rates) <= 0:
         raise InputError(f"tune_rates are {list(rates)}: give at least one, each once, all above 0")
     return [
@@ -52,15 +73,19 @@ def tuning_jobs(
 
 
 def choose_rates(jobs: Sequence[Job], out: Path) -> dict[str, float]:
-    """The rate of every row with the best last validation accuracy, averaged over shots; of equals the smallest.
+    """Choose for every row the rate with the best last validation accuracy, averaged over shots.
 
-    A rate at which a training failed is not chosen. The choice and all accuracies are added to `tuning.json`.
+    Of equals the smallest is taken, and none at which a training failed. The choice and all accuracies are added to
+    `tuning.json`.
+
+    Returns:
+        The rate by row; rows of which every rate failed are missing.
     """
     accuracies: dict[str, dict[float, list[float | None]]] = {}
     for job in jobs:
         accuracies.setdefault(job.run.row, {}).setdefault(job.run.settings.lr, []).append(_last_accuracy(job))
     means = {
-        row: {rate: sum(known) / len(known) for rate, found in by_rate.items() if (known := _all_known(found))}
+        row: {rate: sum(known) / len(known) for rate, measured in by_rate.items() if (known := _all_known(measured))}
         for row, by_rate in accuracies.items()
     }
     chosen = {row: max(by_rate, key=lambda rate: (by_rate[rate], -rate)) for row, by_rate in means.items() if by_rate}
@@ -70,7 +95,7 @@ def choose_rates(jobs: Sequence[Job], out: Path) -> dict[str, float]:
 
 
 def read_rates(out: Path) -> dict[str, float]:
-    """The rates chosen earlier, by row; none where no tuning took place."""
+    """Read the rates chosen earlier, by row; none where no tuning took place."""
     return {row: entry["rate"] for row, entry in _read(out / FILE).items()}
 
 
@@ -85,13 +110,13 @@ def _short(settings: TrainingSettings, rate: float, episodes: int) -> TrainingSe
 
 
 def _last_accuracy(job: Job) -> float | None:
-    told = TrainingRun.read(job.folder) if (job.folder / RUN).is_file() else None
-    return told.last_accuracy if told is not None and told.finished else None
+    record = TrainingRun.read(job.folder) if (job.folder / RUN).is_file() else None
+    return record.last_accuracy if record is not None and record.finished else None
 
 
-def _all_known(found: list[float | None]) -> list[float]:
-    known = [accuracy for accuracy in found if accuracy is not None]
-    return known if len(known) == len(found) else []
+def _all_known(accuracies: list[float | None]) -> list[float]:
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    return known if len(known) == len(accuracies) else []
 
 
 def _write(

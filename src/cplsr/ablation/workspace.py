@@ -36,7 +36,7 @@ class Setup(SharedSettings):
     """(name, source) of each domain to measure on; the name `None` stands for the domain's own."""
 
     def evaluation(self, settings: TrainingSettings) -> EpisodeSettings:
-        """The episodes a run is measured on: drawn by its own seed, so that those of several seeds are independent."""
+        """Say on which episodes a run is measured: drawn by its own seed, so that several seeds are independent."""
         return EpisodeSettings(
             shots=(settings.shot,) if self.match_shot else self.shots,
             way=settings.way,
@@ -46,8 +46,8 @@ class Setup(SharedSettings):
             prototype=settings.prototype,
         )
 
-    def decides(self, run: Run) -> dict[str, Any]:
-        """The part that a run's figures depend on."""
+    def figure_settings(self, run: Run) -> dict[str, Any]:
+        """The settings that a run's figures depend on, as plain data; device and batch size are not among them."""
         training_only = {"base", "val"} if run.frozen else set()
         content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
         if self.layers is None:  # as in records of runs that are finished already
@@ -82,12 +82,19 @@ class Workspace:
         return base, None if base.validation is None else base.validation()
 
     def training_domains(self, settings: TrainingSettings) -> tuple[Domain, Domain]:
-        """Base and validation domain of a run, held out by its seed where neither the setup nor the base has one."""
+        """Open base and validation domain of a run.
+
+        Where neither the setup nor the base domain has validation classes, some are held out by the run's seed.
+        """
         base, val = self._sources
         return (base, val) if val is not None else hold_out_classes(base, way=settings.way, seed=settings.seed)
 
     def check(self, runs: Iterable[Run]) -> None:
-        """Refuse what would fail after the training only: targets that cannot be opened or have too few images."""
+        """Find out before hours of training whether every target can be measured.
+
+        Raises:
+            InputError: If a target cannot be opened or has too few images for an episode.
+        """
         for settings in {self.setup.evaluation(run.settings) for run in runs}:
             for target, domain in self.targets.items():
                 for shot in settings.shots:
@@ -106,7 +113,9 @@ class Workspace:
     def fill_caches(self, runs: Iterable[Run], *, targets: bool = True) -> None:
         """Make everything that several runs need, so that runs that start together do not all make it at once.
 
-        targets: also embed the target domains with the frozen backbone.
+        Args:
+            runs: The runs.
+            targets: Whether to embed the target domains with the frozen backbone, too.
         """
         alone, size, workers = Processes(), self.backbone.image_size, self.setup.workers
         done: set[tuple[object, ...]] = set()

@@ -9,9 +9,10 @@ import zipfile
 from pathlib import Path
 
 from cplsr.app.session import Query, Session
-from cplsr.classifier.csv_run import COLUMNS
+from cplsr.classifier.csv_run import COLUMNS, csv_row, safe_row
+from cplsr.classifier.prediction import Prediction
 from cplsr.errors import InputError
-from cplsr.files import csv_cell, new_file
+from cplsr.files import new_file
 
 CSV_COLUMNS = (*COLUMNS, "corrected")
 """Those of `cplsr classify`, and whether the label was given by hand."""
@@ -19,18 +20,22 @@ MODEL_FOLDER = "model"
 
 
 def predictions_csv(session: Session) -> str:
-    """One row per picture, in the order of arrival; unreadable files come last, with the reason."""
+    """The answers as csv: a row per picture in the order of arrival, then the unreadable files with the reason."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     rows = [_row(query) for query in session.queries]
-    rows += [[name, "", "", "", "", "", reason, ""] for name, reason in session.unreadable]
-    writer.writerows([csv_cell(text) for text in row] for row in rows)
+    rows += [[*csv_row(Prediction(name, error=reason)), ""] for name, reason in session.unreadable]
+    writer.writerows(map(safe_row, rows))
     return stream.getvalue()
 
 
 def write_csv(session: Session, folder: Path) -> Path:
-    """Write `predictions.csv`."""
+    """Write `predictions.csv` into a folder.
+
+    Raises:
+        InputError: If there are no answers yet.
+    """
     if not session.queries and not session.unreadable:
         raise InputError("There are no answers to download yet: drop pictures to label first.")
     file = folder / "predictions.csv"
@@ -40,7 +45,11 @@ def write_csv(session: Session, folder: Path) -> Path:
 
 
 def write_model(session: Session, folder: Path) -> Path:
-    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read."""
+    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read.
+
+    Raises:
+        InputError: If there are no classes yet.
+    """
     if session.classifier is None:
         raise InputError("There is no model to download yet: add a class first.")
     file = folder / f"{MODEL_FOLDER}.zip"
@@ -54,21 +63,5 @@ def write_model(session: Session, folder: Path) -> Path:
 
 def _row(query: Query) -> list[str]:
     if query.corrected is not None:
-        return [query.picture.name, query.corrected, "", "", "", "yes", "", "yes"]
-    if query.answer is None:
-        return [query.picture.name, "", "", "", "", "", "", "no"]
-    answer = query.answer
-    return [
-        query.picture.name,
-        answer.label,
-        _figure(answer.confidence),
-        answer.runner_up,
-        _figure(answer.runner_up_confidence),
-        "yes",
-        "",
-        "no",
-    ]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+        return [*csv_row(Prediction(query.picture.name, query.corrected, known=True)), "yes"]
+    return [*csv_row(query.answer or Prediction(query.picture.name)), "no"]

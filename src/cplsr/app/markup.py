@@ -23,7 +23,7 @@ OVERLAY_SIDE = 288
 
 
 def escape(text: str) -> str:
-    """Text for HTML that itself passes through a template: braces, dollar and backtick must not mean anything there."""
+    """Escape text for HTML that gradio takes for a template: braces, dollar and backtick must not mean anything."""
     escaped = html.escape(text)
     for sign in "{}$`":
         escaped = escaped.replace(sign, f"&#{ord(sign)};")
@@ -31,26 +31,32 @@ def escape(text: str) -> str:
 
 
 def classes_html(session: Session, report: SupportReport | None) -> str:
-    """A card per class: a few of its examples, how many there are, and how many the others recognize."""
+    """Show a card per class: a few of its examples, how many there are, and how many the others recognize."""
     if not session.classes:
         return '<p class="empty">No classes yet. Two are enough to begin, five pictures of each are a good start.</p>'
-    told = {} if report is None else {about.name: about for about in report.classes}
-    cards = [_class_card(session, name, images, told.get(name)) for name, images in session.classes.items()]
+    reports = {} if report is None else {about.name: about for about in report.classes}
+    cards = [_class_card(session, name, images, reports.get(name)) for name, images in session.classes.items()]
     return f'<div class="classes">{"".join(cards)}</div>'
 
 
 def estimate_html(session: Session, report: SupportReport | None) -> str:
-    """What to expect, in plain sentences; the first is the one that matters."""
+    """Show what to expect, in plain sentences; the first is the one that matters."""
+    if report is None and not session.classes:
+        return ""
     if report is None:
-        words = "Add a second class, and you see here how well they can be told apart." if session.classes else ""
-        return f'<p class="empty">{words}</p>' if words else ""
+        return '<p class="empty">Add a second class, and you see here how well they can be told apart.</p>'
     first, *rest = (escape(sentence) for sentence in report.sentences())
     items = "".join(f"<li>{sentence}</li>" for sentence in rest)
     return f'<div class="estimate"><p>{first}</p>{f"<ul>{items}</ul>" if items else ""}</div>'
 
 
 def answers_html(session: Session, opened: int | None = None) -> str:
-    """A card per labeled picture, the newest first. opened: the one that is being explained."""
+    """Show a card per labeled picture, the newest first.
+
+    Args:
+        session: The visitor's session.
+        opened: Position of the picture that is being explained, if any.
+    """
     if not session.queries:
         return ""
     cards = [_answer_card(position, query, position == opened) for position, query in enumerate(session.queries)]
@@ -58,7 +64,7 @@ def answers_html(session: Session, opened: int | None = None) -> str:
 
 
 def detail_html(session: Session, position: int, explanation: Explanation) -> str:
-    """Why one picture got its label, and buttons to say what it really is."""
+    """Show why the picture at a position got its label, and buttons to say what it really is."""
     query = session.queries[position]
     answer = (
         f"You said: <b>{escape(query.corrected)}</b>. It is one of the examples now."
@@ -75,15 +81,15 @@ def detail_html(session: Session, position: int, explanation: Explanation) -> st
     )
 
 
-def _class_card(session: Session, name: str, images: int, told: ClassReport | None) -> str:
+def _class_card(session: Session, name: str, images: int, report: ClassReport | None) -> str:
     examples = session.examples_of(name)
     pictures = "".join(
         _tile(example.thumbnail if example else None, picture) for picture, example in examples[:SHOWN_EXAMPLES]
     )
     more = f'<span class="more">+{images - SHOWN_EXAMPLES:,}</span>' if images > SHOWN_EXAMPLES else ""
     counted = "1 picture" if images == 1 else f"{images:,} pictures"
-    if told is not None and told.recognized.of:
-        counted += f" · {told.recognized.right:,} of {told.recognized.of:,} recognized by the others"
+    if report is not None and report.recognized.of:
+        counted += f" · {report.recognized.right:,} of {report.recognized.of:,} recognized by the others"
     shown = escape(name)
     return (
         f'<section class="class" data-class="{shown}"><header><b>{shown}</b><span class="note">{counted}</span>'

@@ -58,7 +58,7 @@ SYSTEM_FIXED_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
 
 def theme() -> Any:
-    """Gradio's own look in the system's fonts: nothing to fetch from elsewhere. Buttons dark enough for white words."""
+    """Make gradio's look use the system's fonts, which need no download, and buttons dark enough for white text."""
     look = gr.themes.Default(primary_hue="teal", font=SYSTEM_FONTS, font_mono=SYSTEM_FIXED_FONTS)
     return look.set(
         button_primary_background_fill="*primary_700",
@@ -69,7 +69,12 @@ def theme() -> Any:
 
 
 def build_page(shared: Shared, folder: Path) -> Any:
-    """The page as gradio blocks. folder: where downloads are put; a visitor's are removed with the session."""
+    """Make the page as gradio blocks.
+
+    Args:
+        shared: What all visitors share.
+        folder: Where downloads are put; a visitor's are removed with the session.
+    """
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)) as blocks:
         _Page(blocks, shared, folder)
     return blocks.queue(api_open=False, max_size=100)
@@ -136,11 +141,11 @@ class _Page:
         blocks.load(self._arrive, None, self.view, **quiet)
         # Without gradio's own preprocessing, which leaves an empty file behind for every file.
         dropping = {**options, "preprocess": False}
-        adding = {"fn": self._add, "inputs": [self.state, self.name, self.class_files]}
         for event in (self.add.click, self.name.submit):
             event(
-                **adding,
-                outputs=[*self.view, self.name, self.class_files],
+                self._add,
+                [self.state, self.name, self.class_files],
+                [*self.view, self.name, self.class_files],
                 show_progress_on=self.class_files,
                 **dropping,
             )
@@ -153,9 +158,8 @@ class _Page:
         )
         for part in (self.classes, self.answers, self.detail):
             part.click(self._click, self.state, self.view, show_progress_on=part, **options)
-        self.undo.click(partial(self._act, action=undo), self.state, self.view, **quiet)
-        self.clear.click(partial(self._act, action=clear_answers), self.state, self.view, **quiet)
-        self.restart.click(partial(self._act, action=start_over), self.state, self.view, **quiet)
+        for button, action in ((self.undo, undo), (self.clear, clear_answers), (self.restart, start_over)):
+            button.click(partial(self._act, action=action), self.state, self.view, **quiet)
         for button, write, carrier in (
             (self.model, write_model, self.model_file),
             (self.csv, write_csv, self.csv_file),
@@ -182,12 +186,12 @@ class _Page:
 
     def _click(self, session: Session | None, event: gr.EventData) -> Any:
         """A button inside our own HTML: remove a class, say what a picture is, or ask why."""
-        told = dict(event._data or {})
-        if "remove" in told:
-            return self._act(session, lambda before: remove_class(before, str(told["remove"])))
-        position = int(told["answer"])
-        if "right" in told:
-            after = self._attempt(session, lambda before: correct(before, position, str(told["right"])))
+        clicked = dict(event._data or {})
+        if "remove" in clicked:
+            return self._act(session, lambda before: remove_class(before, str(clicked["remove"])))
+        position = int(clicked["answer"])
+        if "right" in clicked:
+            after = self._attempt(session, lambda before: correct(before, position, str(clicked["right"])))
         else:
             after = session
         if after is None:

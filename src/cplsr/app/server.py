@@ -25,7 +25,15 @@ MAX_SESSIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the address, before anything slow is done; port 0 means any free one."""
+    """Take the address, so that a wrong one is known before anything slow is done.
+
+    Args:
+        host: A name or number of this computer.
+        port: 0 to 65535; 0 means any free one.
+
+    Raises:
+        InputError: If the address cannot be used.
+    """
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is no port: give a number from 0 (any free one) to 65535")
     try:
@@ -49,7 +57,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def page_address(taken: socket.socket) -> str:
-    """What to type into a browser on this computer."""
+    """Say what to type into a browser on this computer."""
     host, port = taken.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "localhost"
@@ -57,7 +65,14 @@ def page_address(taken: socket.socket) -> str:
 
 
 def run(shared: Shared, taken: socket.socket, ready: Callable[[], None], hosts: Sequence[str] = ()) -> None:
-    """Serve until interrupted. ready: called once the page can be opened. hosts: other names of this server."""
+    """Serve the page until interrupted.
+
+    Args:
+        shared: What all visitors share.
+        taken: The socket that `listen` gave.
+        ready: Called once the page can be opened.
+        hosts: Other names by which the page may be opened.
+    """
     sweep()
     with private_folder() as folder:
         server = make_server(shared, folder, ready, hosts)
@@ -68,7 +83,14 @@ def run(shared: Shared, taken: socket.socket, ready: Callable[[], None], hosts: 
 
 
 def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: Sequence[str] = ()) -> Any:
-    """The web server, ready to run on a socket; `folder` is where gradio keeps its files (see `private_folder`)."""
+    """Make the web server, ready to run on a socket.
+
+    Args:
+        shared: What all visitors share.
+        folder: Where gradio keeps its files (see `private_folder`).
+        ready: Called once the page can be opened.
+        hosts: Other names by which the page may be opened.
+    """
     import gradio as gr
     import uvicorn
     from fastapi import FastAPI
@@ -142,9 +164,9 @@ def _held(folder: Path) -> Iterator[bool]:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder for uploads and downloads that only this user can read and that is removed in the end.
+    """Make a folder for uploads and downloads that only this user can read, and remove it in the end.
 
-    Gradio takes it, and the wish to be left alone, from the environment.
+    Gradio is told of it, and not to send statistics, by environment variables.
     """
     with (
         tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name,

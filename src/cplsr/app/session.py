@@ -24,7 +24,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import FROZEN
 from cplsr.classifier.explanation import Explanation
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.pictures import PictureReader
+from cplsr.classifier.pictures import unlabeled_pictures
 from cplsr.classifier.prediction import Prediction
 from cplsr.classifier.support_report import SupportReport
 from cplsr.data.domain import Domain
@@ -40,9 +40,12 @@ FEWEST_CLASSES = 2
 class Shared:
     """What all visitors share, and only read.
 
-    backbone: with its adapter, if it has one. start: the saved classifier that every visitor begins with, if any.
-    lock: held while the backbone computes, so that visitors take turns instead of slowing each other down.
-    kept: pictures in memory, of all visitors, for as long as a session has them.
+    Attributes:
+        backbone: The network, with its adapter if it has one.
+        start: The saved classifier that every visitor begins with, if any.
+        limits: How much visitors may bring.
+        lock: Held while the backbone computes, so that visitors take turns instead of slowing each other down.
+        kept: Pictures of all visitors that are in memory; each is dropped when no session has it any more.
     """
 
     backbone: Backbone
@@ -52,7 +55,7 @@ class Shared:
     kept: WeakSet[Picture | Example] = field(default_factory=WeakSet)
 
     def new_classifier(self) -> FewShotClassifier:
-        """A classifier without classes, on the shared weights."""
+        """Make a classifier without classes, on the shared weights."""
         adapter = FROZEN if self.backbone.adapter is None else None
         settings = {} if self.start is None else {k: getattr(self.start, k) for k in ("temperature", "prototype")}
         return FewShotClassifier(self.backbone, adapter, workers=0, **settings)
@@ -61,7 +64,7 @@ class Shared:
 @final
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A support picture, as far as it is shown again: its thumbnail, and what tells whether it comes twice."""
+    """What is kept of a support picture: a thumbnail to show, and a digest by which the same picture is noticed."""
 
     thumbnail: bytes
     digest: str
@@ -70,7 +73,14 @@ class Example:
 @final
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A picture to label: its embedding, the classifier's answer, and the class a visitor gave it instead."""
+    """A picture to label.
+
+    Attributes:
+        picture: The picture.
+        vector: Its embedding.
+        answer: What the classifier says; `None` without classes to choose between.
+        corrected: The class the visitor gave it instead, if any.
+    """
 
     picture: Picture
     vector: Float32[ndarray, "dim"]
@@ -79,18 +89,23 @@ class Query:
 
     @property
     def label(self) -> str:
-        """The class as it stands: given by the visitor, else the classifier's; empty where there is none."""
+        """The visitor's class, else the classifier's; empty where there is neither."""
         return self.corrected or ("" if self.answer is None else self.answer.label)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Session:
-    """One visitor's state.
+    """One visitor's classes, examples and answers.
 
-    classifier: `None` without classes. examples: by the name they have in the classifier; those of a saved model have
-    no picture and are missing. queries: oldest first. unreadable: (name, reason) of files that were to be labeled.
-    before: the session as it was one step ago.
+    Attributes:
+        shared: What all visitors share.
+        key: A name for the visitor's folder of downloads that nobody can guess.
+        classifier: What labels the pictures; `None` without classes.
+        examples: Support pictures by their name in the classifier; a saved model keeps none, so its own are missing.
+        queries: Pictures to label, the oldest first.
+        unreadable: (name, reason) of files that were to be labeled but cannot be read.
+        before: The session as it was one step ago.
     """
 
     shared: Shared
@@ -133,7 +148,7 @@ class Outcome:
 
 
 def new_session(shared: Shared) -> Session:
-    """A visitor arrives."""
+    """Make the session of a visitor who has just arrived."""
     return Session(shared, uuid4().hex, shared.start)
 
 
@@ -157,7 +172,7 @@ def add_class(session: Session, name: str, files: Sequence[Path]) -> Outcome:
 
 
 def remove_class(session: Session, name: str) -> Outcome:
-    """Forget a class and its examples; answers that were corrected to it are the classifier's own again."""
+    """Forget a class and its examples; pictures that were corrected to it get the classifier's answer again."""
     _check_class(session, name)
     gone = {picture for picture, _ in session.examples_of(name)}
     classifier = None
@@ -198,7 +213,7 @@ def classify(session: Session, files: Sequence[Path]) -> Outcome:
 
 
 def correct(session: Session, position: int, name: str) -> Outcome:
-    """Say what query number `position` really is; it becomes an example of that class, and all answers follow."""
+    """Make query number `position` an example of the class a visitor gives it; all answers are made again."""
     query = query_at(session, position)
     _check_class(session, name)
     if query.corrected is not None:
@@ -220,9 +235,8 @@ def clear_answers(session: Session) -> Outcome:
 
 
 def start_over(session: Session) -> Outcome:
-    """Everything as it was on arrival."""
-    fresh = replace(new_session(session.shared), key=session.key, before=_snapshot(session))
-    return Outcome(fresh)
+    """Go back to how everything was on arrival."""
+    return Outcome(replace(new_session(session.shared), key=session.key, before=_snapshot(session)))
 
 
 def undo(session: Session) -> Outcome:
@@ -233,7 +247,7 @@ def undo(session: Session) -> Outcome:
 
 
 def explain(session: Session, position: int) -> Explanation:
-    """Why query number `position` gets its label."""
+    """Explain why query number `position` gets its label."""
     query = query_at(session, position)
     if session.classifier is None:
         raise InputError("There are no classes, so there is nothing to explain: add at least two.")
@@ -242,14 +256,14 @@ def explain(session: Session, position: int) -> Explanation:
 
 
 def support_report(session: Session) -> SupportReport | None:
-    """What to expect of the classifier, once there are classes to choose between."""
+    """Report what to expect of the classifier; `None` before there are classes to choose between."""
     if session.classifier is None or not session.is_ready:
         return None
     return session.classifier.evaluate_support()
 
 
 def query_at(session: Session, position: int) -> Query:
-    """The picture at a position, which comes from outside."""
+    """Find the picture at a position that a browser sent, which may be wrong."""
     if not 0 <= position < len(session.queries):
         raise InputError("That picture is not in the list any more: choose another one.")
     return session.queries[position]
@@ -306,13 +320,7 @@ def _snapshot(session: Session) -> Session:
 
 
 def _as_domain(pictures: tuple[Picture, ...]) -> Domain:
-    return Domain(
-        name="pictures",
-        classes=("",),
-        labels=np.zeros(len(pictures), dtype=np.int64),
-        identities=tuple(f"{picture.name}?" for picture in pictures),
-        reader=PictureReader(tuple(picture.square for picture in pictures)),
-    )
+    return unlabeled_pictures([picture.name for picture in pictures], [picture.square for picture in pictures])
 
 
 def _label(classifier: FewShotClassifier, name: str) -> Any:
@@ -345,12 +353,12 @@ def _without_repeats(
 
 
 def _checked_name(name: str, limits: Limits) -> str:
-    words = " ".join(name.split())
-    if not words:
+    tidied = " ".join(name.split())
+    if not tidied:
         raise InputError("The class has no name yet: type one, for example 'ripe'.")
-    if len(words) > limits.name_letters or not words.isprintable():
+    if len(tidied) > limits.name_letters or not tidied.isprintable():
         raise InputError(f"That is no good name for a class: give one of at most {limits.name_letters} letters.")
-    return words
+    return tidied
 
 
 def _check_class(session: Session, name: str) -> None:

@@ -25,8 +25,17 @@ NAMED = 5
 class Limits:
     """How much one visitor may bring, and how much all of them together may leave here.
 
-    hourly_bytes, hourly_bytes_of_all: uploads are kept for an hour, so this bounds what is on disk.
-    pictures_of_all: pictures of all visitors in memory, examples and answers.
+    Attributes:
+        file_bytes: Size of a file.
+        pixels: Width × height of a picture.
+        hourly_bytes: Uploads of a visitor in an hour. They are kept for an hour, so this bounds what is on disk.
+        hourly_bytes_of_all: Uploads of all visitors in an hour.
+        pictures_of_all: Pictures of all visitors in memory, examples and answers.
+        files_per_drop: Files dropped at once; the rest is left out and counted.
+        classes: Classes of a visitor.
+        examples: Examples of all these classes.
+        answers: Answers on the page.
+        name_letters: Letters in the name of a class.
     """
 
     file_bytes: int = 20_000_000
@@ -46,11 +55,12 @@ class Limits:
 class Picture:
     """What is kept of an image: enough to embed it, show it and recognize it again.
 
-    name: unique among a visitor's pictures.
-    square: upright RGB at the size from which the center is cropped, so that `preprocess` of it and of the file are the
-        same bytes.
-    thumbnail: a small JPEG in the original proportions.
-    digest: equal for equal squares.
+    Attributes:
+        name: Its name, unique among a visitor's pictures.
+        square: The image upright in RGB, at the size from which the center is cropped, so that `preprocess` of it and
+            of the file are the same bytes.
+        thumbnail: A small JPEG in the original proportions.
+        digest: A hash of the square.
     """
 
     name: str
@@ -62,14 +72,20 @@ class Picture:
 @final
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What came of one drop: pictures, (name, reason) of unreadable files, and how many files were too many."""
+    """What came of the files that were dropped at once.
+
+    Attributes:
+        pictures: Those that could be read.
+        unreadable: (name, reason) of those that could not.
+        left_out: How many files were too many.
+    """
 
     pictures: tuple[Picture, ...]
     unreadable: tuple[tuple[str, str], ...]
     left_out: int
 
     def remarks(self) -> tuple[str, ...]:
-        """What a visitor should know about it, in sentences."""
+        """Tell the visitor in sentences what was left out."""
         sentences = []
         if self.unreadable:
             shown = "; ".join(f"{name} ({reason})" for name, reason in self.unreadable[:NAMED])
@@ -81,9 +97,13 @@ class Received:
 
 
 def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = ()) -> Received:
-    """Read dropped files one at a time; a bad one is named and the others go on.
+    """Read dropped files one at a time; one that cannot be read does not stop the others.
 
-    image_size: of the backbone. taken: names in use already; a second `a.png` becomes `a (2).png`.
+    Args:
+        files: The files.
+        image_size: The backbone's.
+        limits: How much is taken.
+        taken: Names in use already; a second `a.png` becomes `a (2).png`.
     """
     pictures: list[Picture] = []
     unreadable: list[tuple[str, str]] = []
@@ -103,7 +123,11 @@ def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Colle
 
 
 def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
-    """Decode one file, if it is within the limits, and keep what is needed of it."""
+    """Decode one file and keep what is needed of it.
+
+    Raises:
+        UnreadableImageError: If it is no image, or beyond the limits.
+    """
     size = file.stat().st_size if file.is_file() else 0
     if size > limits.file_bytes:
         raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
@@ -120,7 +144,7 @@ def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Pict
 
 
 def free_name(name: str, used: Collection[str]) -> str:
-    """The name itself, or with the first free number where it is taken."""
+    """Make a name unique: the name itself, or with the first free number where it is in use."""
     path, number, free = Path(name), 2, name
     while free in used:
         free = f"{path.stem} ({number}){path.suffix}"

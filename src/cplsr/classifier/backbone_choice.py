@@ -34,12 +34,19 @@ def prepared_backbone(
     device: str = "auto",
     precision: str = "fp32",
 ) -> Backbone:
-    """A backbone with its adapter on it.
+    """Load a backbone and put its adapter on it.
 
-    backbone: what `load_backbone` takes, a loaded one (which is left as it is: its weights are shared, its adapter is
-        not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
-    adapter: adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
-        carries, or the one packaged with the embedded backbone.
+    Args:
+        backbone: What `load_backbone` takes, a loaded one (which is left as it is: its weights are shared, its adapter
+            is not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
+        adapter: Adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
+            carries, or the one packaged with the embedded backbone.
+        image_size: See `load_backbone`. Default: the size the adapter was trained at.
+        device: See `load_backbone`.
+        precision: See `load_backbone`.
+
+    Raises:
+        InputError: If one of them cannot be loaded, or they do not fit together.
     """
     info = None if adapter is None or str(adapter) == FROZEN else read_adapter_info(adapter)
     if isinstance(backbone, Backbone):
@@ -58,7 +65,7 @@ def prepared_backbone(
 
 
 def default_source() -> str:
-    """DINO ViT-S/16 if it is in the local cache or the hub answers within 5 seconds, else the embedded backbone.
+    """Choose DINO ViT-S/16 if it is in the local cache or the hub answers within 5 seconds, else the embedded backbone.
 
     Which of the two must never go unnoticed, so the second comes with a warning.
     """
@@ -70,7 +77,7 @@ def default_source() -> str:
 
 
 def load_default(load: Callable[[str], Backbone]) -> Backbone:
-    """Load the default by `load`; a download that breaks off ends with the embedded one too."""
+    """Load the default backbone by `load`; if its download breaks off, the embedded one, with a warning."""
     source = default_source()
     try:
         return load(source)
@@ -82,18 +89,18 @@ def load_default(load: Callable[[str], Backbone]) -> Backbone:
 
 
 def sharing_weights(backbone: Backbone) -> Backbone:
-    """A second backbone over the same weight tensors: its adapter can be changed without touching the first."""
+    """Make a second backbone of the same weight tensors: its adapter can be changed without touching the first."""
     tensors = [*backbone.parameters(), *backbone.buffers()]
     return copy.deepcopy(backbone, {id(tensor): tensor for tensor in tensors})
 
 
 def without_adapter(backbone: Backbone) -> Backbone:
-    """The same weights, frozen and without an adapter; the given backbone keeps its own."""
+    """Make a backbone of the same weights without an adapter; the given one keeps its own."""
     return detach(sharing_weights(backbone))
 
 
 def adapter_kind(backbone: Backbone) -> str | None:
-    """The kind of adapter that is on a backbone."""
+    """The kind of adapter that is on a backbone; `None` without one."""
     return None if backbone.adapter is None else adapter_of(backbone).kind
 
 
@@ -108,8 +115,10 @@ def _warn_of_embedded(why: str) -> None:
 def _is_cached(repository: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    found = {name: isinstance(try_to_load_from_cache(repository, name), str) for name in ("config.json", *WEIGHT_FILES)}
-    return found["config.json"] and any(found[name] for name in WEIGHT_FILES)
+    def is_here(name: str) -> bool:
+        return isinstance(try_to_load_from_cache(repository, name), str)
+
+    return is_here("config.json") and any(map(is_here, WEIGHT_FILES))
 
 
 def _hub_answers(repository: str, seconds: float | None = None) -> bool:

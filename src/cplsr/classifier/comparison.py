@@ -27,7 +27,13 @@ NEIGHBORS = 5
 
 @dataclass(frozen=True, eq=False)
 class MethodScore:
-    """One way to classify: which support images it recognizes when they are left out (same images for all)."""
+    """How well one way to classify recognizes support images that it has not learned.
+
+    Attributes:
+        method: Its name.
+        right: For each image whose class has another one, whether it was recognized; the same images for all methods.
+        how: How the images were left out, in words.
+    """
 
     method: str
     right: Bool[ndarray, "images"]
@@ -35,22 +41,21 @@ class MethodScore:
 
     @property
     def accuracy(self) -> Share:
-        """Images recognized, of those that could be left out."""
+        """How many images were recognized, of those that could be left out."""
         return Share(int(self.right.sum()), len(self.right))
 
 
 def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
-    """Prototypes on the frozen backbone and with the adapter, then logistic regression and k-NN, side by side.
+    """Score prototypes on the frozen backbone and with the adapter, then logistic regression and nearest neighbors.
 
     The last two see the embeddings that the classifier itself uses, scaled to length one.
     """
     head, frozen = classifier.head_, classifier.frozen_head()
-    exact = LEFT_OUT
     scores = []
     if frozen is not None:
-        scores.append(MethodScore("prototypes, frozen", judge_support(frozen).right, exact))
+        scores.append(MethodScore("prototypes, frozen", judge_support(frozen).right, LEFT_OUT))
     own = "prototypes, adapter" if classifier.adapter_kind_ else "prototypes, frozen"
-    scores.append(MethodScore(own, judge_support(head).right, exact))
+    scores.append(MethodScore(own, judge_support(head).right, LEFT_OUT))
     if len(head.classes_) > 1 and len(scores[0].right):
         scores.extend(_peers(head))
     return tuple(scores)
@@ -64,8 +69,7 @@ def _peers(head: PrototypeClassifier) -> list[MethodScore]:
     splits = list(held_out_splits(labels, len(head.classes_)))
     rows = judgeable(labels, len(head.classes_))
     how = LEFT_OUT if len(splits) == len(rows) else f"{len(splits)} stratified folds"
-    smallest_training = min(len(train) for train, _ in splits)
-    neighbors = min(NEIGHBORS, smallest_training)
+    neighbors = min(NEIGHBORS, *(len(train) for train, _ in splits))
     methods: dict[str, Any] = {
         # Vectors of length one differ little, so the usual C=1 would hardly fit them at all.
         "logistic regression": LogisticRegression(C=100.0, max_iter=1000),
@@ -77,9 +81,13 @@ def _peers(head: PrototypeClassifier) -> list[MethodScore]:
 def held_out_splits(
     labels: Int64[ndarray, "images"], classes: int
 ) -> Iterator[tuple[Int64[ndarray, "train"], Int64[ndarray, "test"]]]:
-    """(training, held out) positions; the only image of a class is always in training, for the others to be told from.
+    """Split the support images so that each whose class has another one is held out once.
 
-    Every other image is held out once: alone where there are few, else in stratified folds.
+    Where there are few, each is held out alone, else in stratified folds. The only image of a class is always in
+    training: without it the class would not exist.
+
+    Yields:
+        Positions of the images to train on, and of those held out.
     """
     from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 

@@ -20,12 +20,19 @@ from cplsr.errors import InputError
 from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing
 
 COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
-Row = list[str]
+CsvRow = list[str]
 
 
 @dataclass(frozen=True)
 class CsvSummary:
-    """What a file of predictions holds: images per label, unknown ones, errors, mean confidence of what was read."""
+    """What a file of predictions holds.
+
+    Attributes:
+        labels: How many images got each class, the most frequent class first.
+        unknown: How many images were rejected because no class was likely enough.
+        errors: How many images could not be read.
+        mean_confidence: Mean over all images that were read; `None` if none were.
+    """
 
     labels: dict[str, int]
     unknown: int
@@ -34,12 +41,12 @@ class CsvSummary:
 
     @property
     def images(self) -> int:
-        """All rows."""
+        """How many images there are, the unknown and the unreadable ones included."""
         return sum(self.labels.values()) + self.unknown + self.errors
 
 
 def partial_of(out: Path) -> Path:
-    """Where rows go until all are there."""
+    """The file that collects the rows until all are there."""
     return out.with_name(f"{out.name}.partial")
 
 
@@ -51,11 +58,23 @@ def label_to_csv(
     reject_below: float | None = None,
     restart: bool = False,
 ) -> int:
-    """Write a row for every image to `out`; returns how many rows an interrupted run had left behind and were kept.
+    """Label every image and write one row for each to a csv file.
 
     Rows go to `out`.partial batch by batch, and it is renamed at the end. A run that was interrupted is continued where
-    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit. A
-    partial file of another model, other images or other settings is refused, unless `restart` throws it away.
+    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit.
+
+    Args:
+        classifier: A fitted classifier.
+        queries: The images to label.
+        out: The csv file.
+        reject_below: Label images `unknown` whose likeliest class is less likely than this.
+        restart: Throw away what an interrupted run left behind instead of continuing it.
+
+    Returns:
+        How many rows of an interrupted run were kept.
+
+    Raises:
+        InputError: If the partial file is of another model, other images or other settings, or `out` cannot be written.
     """
     check_rejection(reject_below, classifier.classes_)
     check_out(out)
@@ -77,39 +96,40 @@ def label_to_csv(
 
 
 def check_out(out: Path) -> None:
-    """Refuse a place where no csv file can be written."""
+    """Raise `InputError` where no csv file can be written."""
     if out.is_dir():
         raise InputError(f"{out} is a folder: give the name of a csv file, for example {out / 'predictions.csv'}")
     check_writable(out)
 
 
 def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, reject_below: float | None = None) -> None:
-    """Refuse to continue what was begun with another model, other images or other settings."""
+    """Raise `InputError` if a run into `out` was begun with another model, other images or other settings."""
     partial = partial_of(out)
     if not partial.exists():
         return
     identity = _identity(classifier, queries, reject_below)
     try:
-        found = json.loads(_record_of(out).read_text(encoding="utf-8"))
+        begun_with = json.loads(_record_of(out).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if found == identity:
+        begun_with = None
+    if begun_with == identity:
         return
-    words = {
+    phrases = {
         "model": "another model",
         "queries": "other or changed query images",
         "reject_below": "another --reject-below",
         "batch_size": "another --batch-size",
     }
-    differing = [text for key, text in words.items() if not isinstance(found, dict) or found.get(key) != identity[key]]
+    begun_with = begun_with if isinstance(begun_with, dict) else {}
+    differing = [text for key, text in phrases.items() if begun_with.get(key, ...) != identity[key]]
     raise InputError(
         f"{partial} was left by a run with {' and '.join(differing)}, so it cannot be continued: give --restart to "
         "throw it away, or another --out"
     )
 
 
-def read_rows(file: Path) -> Iterator[Row]:
-    """The rows below the header, one at a time, as they were before they were made safe for spreadsheets."""
+def read_rows(file: Path) -> Iterator[CsvRow]:
+    """Read the rows below the header one at a time, as they were before they were made safe for spreadsheets."""
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
         reader = csv.reader(stream)
         next(reader, None)
@@ -117,7 +137,7 @@ def read_rows(file: Path) -> Iterator[Row]:
 
 
 def summarize(file: Path) -> CsvSummary:
-    """Read a finished file once, in flat memory."""
+    """Count what a finished file holds; memory does not grow with the file."""
     labels: Counter[str] = Counter()
     unknown = errors = read = 0
     total = 0.0
@@ -152,12 +172,13 @@ def _append(
     with writing(partial), partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         for batch in classifier.predictions(rest, reject_below=reject_below):
-            writer.writerows(map(_safe, map(_cells, batch)))
+            writer.writerows(map(safe_row, map(csv_row, batch)))
             stream.flush()
         os.fsync(stream.fileno())
 
 
-def _cells(prediction: Prediction) -> Row:
+def csv_row(prediction: Prediction) -> CsvRow:
+    """The cells of a prediction, in the order of `COLUMNS`."""
     known = {True: "yes", False: "no", None: ""}[prediction.known]
     return [
         prediction.name,
@@ -170,7 +191,8 @@ def _cells(prediction: Prediction) -> Row:
     ]
 
 
-def _safe(row: Row) -> Row:
+def safe_row(row: CsvRow) -> CsvRow:
+    """The same cells as text that no spreadsheet takes for a formula."""
     return [csv_cell(text) for text in row]
 
 
@@ -192,12 +214,12 @@ def _keep_whole_batches(partial: Path, queries: Domain, batch_size: int) -> int:
         stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(map(_safe, islice(_good_rows(partial, queries), kept)))
+        writer.writerows(map(safe_row, islice(_good_rows(partial, queries), kept)))
         stream.detach()
     return kept
 
 
-def _good_rows(partial: Path, queries: Domain) -> Iterator[Row]:
+def _good_rows(partial: Path, queries: Domain) -> Iterator[CsvRow]:
     """Rows from the top for as long as they are complete and those of the queries in their order."""
     for index, row in enumerate(read_rows(partial)):
         if index >= len(queries) or len(row) != len(COLUMNS) or row[0] != queries.image_name(index):

@@ -19,7 +19,7 @@ OVERLAY = 0.6
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A support image, its class, and its cosine with the image in question."""
+    """A support image, its class, and its cosine similarity to the image that is explained (1 is identical)."""
 
     name: str
     label: str
@@ -30,9 +30,13 @@ class Neighbor:
 class Explanation:
     """The label of one image, and what speaks for it.
 
-    neighbors: the nearest support images, nearest first.
-    attention: how much the class token attends to each patch in the last block, mean over the heads, g × g patches.
-    overlay: the image as the backbone sees it (resized and cropped), the attended parts in red.
+    Attributes:
+        label: The likeliest class.
+        confidence: Its probability.
+        out_of_domain: How unlike the support images the image is, 0 to 1; see `PrototypeClassifier`.
+        neighbors: The most similar support images, the nearest first.
+        attention: How much the class token attends to each patch in the last block, mean over the heads, g × g patches.
+        overlay: The image as the backbone sees it (resized and cropped), the attended parts in red.
     """
 
     label: str
@@ -46,7 +50,7 @@ class Explanation:
 def nearest(
     vector: Float64[ndarray, "dim"], support: Float64[ndarray, "images dim"], count: int
 ) -> list[tuple[int, float]]:
-    """Positions and cosines of the nearest support vectors."""
+    """Find the `count` support vectors nearest to a vector: their positions and cosines, the nearest first."""
     lengths = np.linalg.norm(support, axis=1) * np.linalg.norm(vector)
     cosines = support @ vector / np.where(lengths > 0, lengths, 1.0)
     order = np.argsort(-cosines, kind="stable")[:count]
@@ -54,7 +58,7 @@ def nearest(
 
 
 def class_token_attention(backbone: Backbone, pixels: Tensor) -> Float32[ndarray, "g g"]:
-    """Where the class token looks in the last block: mean over the heads, patches only, of one image (1, 3, S, S)."""
+    """Compute where the class token looks in the last block, for one image (1, 3, S, S): mean over heads, by patch."""
     with torch.inference_mode():
         maps = backbone.attention_maps(pixels.to(backbone.device), -1)  # (1, heads, tokens, tokens)
     side = backbone.image_size // backbone.patch_size
@@ -63,7 +67,7 @@ def class_token_attention(backbone: Backbone, pixels: Tensor) -> Float32[ndarray
 
 
 def as_bytes(backbone: Backbone, pixels: Tensor) -> UInt8[ndarray, "size size 3"]:
-    """One image (3, S, S) as the backbone takes it, turned back into something to look at."""
+    """Turn one image (3, S, S) from what the backbone takes, maybe normalized, back into bytes to look at."""
     if pixels.dtype != torch.uint8:
         mean, std = (torch.tensor(values).view(3, 1, 1) for values in (backbone.mean, backbone.std))
         pixels = ((pixels.cpu().float() * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
@@ -71,7 +75,7 @@ def as_bytes(backbone: Backbone, pixels: Tensor) -> UInt8[ndarray, "size size 3"
 
 
 def overlay(picture: UInt8[ndarray, "size size 3"], attention: Float32[ndarray, "g g"]) -> Image.Image:
-    """Red over the picture, the more the stronger the attention relative to its range."""
+    """Lay red over a picture: none where attention is weakest, most where it is strongest."""
     low, high = float(attention.min()), float(attention.max())
     relative = (attention - low) / (high - low if high > low else 1.0)
     size = picture.shape[0]

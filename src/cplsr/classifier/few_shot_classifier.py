@@ -20,7 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, without_adapter
 from cplsr.classifier.explanation import Explanation, Neighbor, as_bytes, class_token_attention, nearest, overlay
-from cplsr.classifier.pictures import Embedded, as_pictures, embed_batches, picture_names, single_pixels
+from cplsr.classifier.pictures import (
+    Embedded,
+    as_pictures,
+    embed_batches,
+    joined_or_none,
+    picture_names,
+    single_pixels,
+)
 from cplsr.classifier.prediction import Prediction, predictions_of
 from cplsr.classifier.prototype_classifier import PrototypeClassifier, check_rejection, named
 from cplsr.classifier.support_report import SupportReport, report_on_support
@@ -31,22 +38,42 @@ from cplsr.evaluation.cache import EmbeddingKey
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):
-    """Classify images from a few examples of each class: frozen transformer, prototypes, calibrated confidence.
+    """Classify images from a few examples (support images) of each class; a scikit-learn estimator.
 
-    backbone: what `load_backbone` takes, or a loaded `Backbone` (left as it is). Default: DINO ViT-S/16 if it is in the
-        local hub cache or can be downloaded, else the small embedded one, with a warning.
-    adapter: adapter folder, run folder or hub id; `"frozen"` for none. Default: the one a loaded backbone carries, or
-        the one packaged with the embedded backbone.
-    temperature, prototype: see `PrototypeClassifier`.
-    image_size, device, precision: see `load_backbone`; for a loaded backbone they are its own.
-    batch_size, workers: images embedded at a time, and processes that decode them.
+    A frozen vision transformer turns every image into a vector, each class becomes the mean of its vectors (its
+    prototype), and an image gets the class whose prototype is nearest, with a calibrated probability.
 
-    Images are, in every method: a folder, one path, a list of paths, PIL images or uint8 arrays (height, width, 3), a
+    In every method, images are a folder, one path, a list of paths, PIL images or uint8 arrays (height, width, 3), a
     `Domain`, pixels as the backbone takes them (tensors), or embeddings (2-D floats of the backbone's width).
 
-    After fitting: `classes_`, `counts_`, `prototypes_`, `unit_prototypes_`, `temperature_`; `backbone_` with its
-    adapter, `adapter_kind_`; `head_`, the `PrototypeClassifier` inside; `support_names_`; `skipped_`, the support
-    images that could not be read.
+    Args:
+        backbone: What `load_backbone` takes, or a loaded `Backbone` (left as it is). Default: DINO ViT-S/16 if it is in
+            the local hub cache or can be downloaded, else the small embedded one, with a warning.
+        adapter: Adapter folder, run folder or hub id; `"frozen"` for none. Default: the one a loaded backbone carries,
+            or the one packaged with the embedded backbone.
+        temperature: See `PrototypeClassifier`.
+        prototype: See `PrototypeClassifier`.
+        image_size: See `load_backbone`; a loaded backbone has its own, like device and precision.
+        device: See `load_backbone`.
+        precision: See `load_backbone`.
+        batch_size: How many images are embedded at a time.
+        workers: Processes that decode images. Default: chosen by the number of cores.
+
+    Attributes:
+        backbone_: The backbone with its adapter.
+        adapter_kind_: The kind of that adapter; `None` without one.
+        head_: The `PrototypeClassifier` that works on the embeddings.
+        support_names_: Names of the support images, in the order of `head_.support_`.
+        frozen_support_: Their embeddings without the adapter; `None` without one.
+        skipped_: (name, reason) of the support images that cannot be read.
+
+    Example:
+        >>> import numpy as np
+        >>> from cplsr import FewShotClassifier
+        >>> dark, bright = np.zeros((2, 40, 40, 3), np.uint8), np.full((2, 40, 40, 3), 255, np.uint8)
+        >>> classifier = FewShotClassifier("embedded").fit([*dark, *bright], ["dark", "dark", "bright", "bright"])
+        >>> classifier.predict(np.full((40, 40, 3), 250, np.uint8)).tolist()
+        ['bright']
     """
 
     def __init__(
@@ -73,9 +100,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self.workers = workers
 
     def fit(self, X: Any, y: Any = None) -> FewShotClassifier:
-        """Learn from support images; without `y`, X is labeled itself: a folder per class, or what `open_domain` takes.
+        """Learn from support images, one or more of each class; anything learned before is forgotten.
 
-        Any number of images per class will do, one included. Images that cannot be read are left out with a warning.
+        Args:
+            X: Images. Those that cannot be read are left out with a warning.
+            y: The class of each image. Without it X brings its labels: a folder with one folder per class, or anything
+                else that `open_domain` takes.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError: If images and labels do not fit together, or no image of some class can be read.
         """
         pictures, labels = _labeled(X, y)
         self.backbone_ = prepared_backbone(
@@ -84,32 +120,41 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self.adapter_kind_ = adapter_kind(self.backbone_)
         support = self._embed_support(pictures, labels)
         self.head_ = PrototypeClassifier(self.temperature, self.prototype)
-        self.head_.fit(support.vectors.astype(np.float64), labels[support.indices])
-        self.frozen_support_ = support.frozen
-        names = picture_names(pictures)
-        self.support_names_ = tuple(names[index] for index in support.indices)
-        self.skipped_ = tuple((names[index], reason) for index, reason in support.failed)
-        return self
+        self.frozen_support_ = None if support.frozen is None else support.frozen[:0]
+        self.support_names_: tuple[str, ...] = ()
+        self.skipped_: tuple[tuple[str, str], ...] = ()
+        return self._learn(pictures, labels, support)
 
     def partial_fit(self, X: Any, y: Any = None) -> FewShotClassifier:
-        """Learn more images, of classes old or new; what was learned before stays."""
+        """Learn more images, of known or new classes, as in `fit`; what was learned before stays."""
         if not hasattr(self, "head_"):
             return self.fit(X, y)
         pictures, labels = _labeled(X, y)
-        self._learn(pictures, labels)
-        return self
+        return self._learn(pictures, labels, self._embed_support(pictures, labels))
 
     def add_class(self, name: Any, images: Any) -> FewShotClassifier:
-        """Add a class from its images (a folder: all images in it); the other classes stay as they are."""
+        """Add a class; the others stay as they are.
+
+        Args:
+            name: The new class.
+            images: Its images; of a folder, all images in it.
+
+        Raises:
+            InputError: If there is a class of that name already.
+        """
         check_is_fitted(self)
         if name in self.classes_.tolist():
             raise InputError(f"there is a class {name!r} already: give more images of it to partial_fit, or remove it")
         pictures = as_pictures(images)
-        self._learn(pictures, np.array([name] * len(pictures)))
-        return self
+        labels = np.array([name] * len(pictures))
+        return self._learn(pictures, labels, self._embed_support(pictures, labels))
 
     def remove_class(self, name: Any) -> FewShotClassifier:
-        """Forget a class and its images; the other classes stay as they are."""
+        """Forget a class and its images; the others stay as they are.
+
+        Raises:
+            InputError: If there is no such class, or no other.
+        """
         check_is_fitted(self)
         kept = self.classes_[self.head_.support_labels_] != name
         self.head_.remove_class(name)
@@ -119,30 +164,43 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
-        """The class of each image, or `unknown` where the likeliest class is less likely than `reject_below`."""
+        """Label each image with its likeliest class.
+
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+
+        Raises:
+            InputError: If an image cannot be read (`predictions` goes on then), or the threshold is no probability.
+        """
         check_is_fitted(self)
         return self.head_.predict(self._vectors(X), reject_below)
 
     def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Probabilities of the classes, in the order of `classes_`."""
+        """Give each image the probabilities of the classes, in the order of `classes_`."""
         check_is_fitted(self)
         return self.head_.predict_proba(self._vectors(X))
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
-        """How unusual each image is among the support images, 0 to 1; see `PrototypeClassifier`."""
+        """Say how unlike the support images each image is, 0 to 1; see `PrototypeClassifier.out_of_domain_score`."""
         check_is_fitted(self)
         return self.head_.out_of_domain_score(self._vectors(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy; without `y`, X is labeled itself, as in `fit`."""
+        """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
         check_is_fitted(self)
         pictures, labels = _labeled(X, y)
         return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
 
     def predictions(self, X: Any, *, reject_below: float | None = None) -> Iterator[list[Prediction]]:
-        """Answers batch by batch, in order, one for every image; a bad image is an answer with an error.
+        """Label images batch by batch; memory does not depend on their number.
 
-        Memory does not depend on the number of images.
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+
+        Yields:
+            The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
         """
         check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
@@ -157,26 +215,29 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             yield [by_index[index] for index in sorted(by_index)]
 
     def embed(self, X: Any) -> Float32[ndarray, "images dim"]:
-        """Embeddings of images; the classifier's methods take them in place of the images. A bad image is an error."""
+        """Compute embeddings, which every method takes in place of the images.
+
+        Raises:
+            InputError: If an image cannot be read.
+        """
         check_is_fitted(self)
         pictures = as_pictures(X)
-        batches = list(self._batches(pictures, "embedding"))
-        failed = [failure for batch in batches for failure in batch.failed]
-        if failed:
+        embedded = Embedded.joined(self._batches(pictures, "embedding"))
+        if failed := embedded.failed:
             index, reason = failed[0]
             raise InputError(
                 f"{picture_names(pictures)[index]} cannot be read ({reason}); {len(failed):,} of {len(pictures):,} "
                 "images are like that: leave them out, or use predictions(), which answers with an error for each"
             )
-        return np.concatenate([batch.vectors for batch in batches])
+        return embedded.vectors
 
     def evaluate_support(self) -> SupportReport:
-        """What to expect, from the support images alone: each is judged by the others."""
+        """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""
         check_is_fitted(self)
         return report_on_support(self.head_, self.support_names_, self.frozen_head())
 
     def frozen_head(self) -> PrototypeClassifier | None:
-        """The same classifier on the backbone without its adapter; `None` where there is none, or nothing to go by."""
+        """Fit the same prototypes without the adapter; `None` if there is no adapter or only embeddings were given."""
         check_is_fitted(self)
         if self.frozen_support_ is None:
             return None
@@ -184,7 +245,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return PrototypeClassifier(self.temperature, self.prototype).fit(self.frozen_support_, labels)
 
     def explain(self, image: Any, neighbors: int = 5) -> Explanation:
-        """Why one image gets its label: the nearest support images, and where the backbone looks."""
+        """Explain the label of one image: the support images most similar to it, and where the backbone looks.
+
+        Args:
+            image: One image, not an embedding.
+            neighbors: How many similar support images to name.
+        """
         check_is_fitted(self)
         pixels = single_pixels(self.backbone_, image)
         with torch.inference_mode():
@@ -205,7 +271,14 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted classifier to a folder, whole or not at all; no pickle, a megabyte or so."""
+        """Write the fitted classifier to a folder, whole or not at all; no pickle, a megabyte or so.
+
+        Args:
+            path: The folder. A classifier that is there already is replaced; anything else is not.
+
+        Returns:
+            The folder.
+        """
         from cplsr.classifier.store import save_classifier
 
         check_is_fitted(self)
@@ -221,7 +294,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 64,
         workers: int | None = None,
     ) -> FewShotClassifier:
-        """Read a classifier that `save` wrote. `backbone` says where its backbone is now, if it has moved."""
+        """Read a classifier that `save` wrote.
+
+        Args:
+            path: The folder.
+            backbone: Where its backbone is now, if it has moved, or the loaded `Backbone`.
+            device: See `load_backbone`.
+            batch_size: How many images are embedded at a time.
+            workers: Processes that decode images.
+
+        Raises:
+            InputError: If the folder is damaged, or the backbone is not the one the classifier was fitted on.
+        """
         from cplsr.classifier.store import load_classifier
 
         return load_classifier(cls, path, backbone=backbone, device=device, batch_size=batch_size, workers=workers)
@@ -233,12 +317,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def counts_(self) -> ndarray:
-        """Support images of each class."""
+        """How many support images each class has."""
         return self.head_.counts_
 
     @property
     def prototypes_(self) -> Float64[ndarray, "classes dim"]:
-        """Mean of each class's embeddings."""
+        """The mean of each class's embeddings."""
         return self.head_.prototypes_
 
     @property
@@ -248,12 +332,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def temperature_(self) -> float:
-        """The factor on the cosines, as calibrated or given."""
+        """The factor by which cosines are multiplied before the softmax, calibrated or given."""
         return self.head_.temperature_
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything the answers depend on besides the image."""
+        """A hash of everything the answers depend on besides the image."""
         digest = hashlib.sha256(EmbeddingKey.of(self.backbone_).folder_name.encode())
         digest.update(repr((self.classes_.tolist(), self.temperature_)).encode("utf-8", "surrogateescape"))
         digest.update(np.ascontiguousarray(self.unit_prototypes_, dtype=np.float64).tobytes())
@@ -266,25 +350,19 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         tags.no_validation = True
         return tags
 
-    def _learn(self, pictures: Any, labels: ndarray) -> None:
-        """Add images to a fitted classifier; nothing changes if something is wrong with them."""
-        support = self._embed_support(pictures, labels)
+    def _learn(self, pictures: Any, labels: ndarray, support: Embedded) -> FewShotClassifier:
+        """Add embedded images; nothing changes if something is wrong with them."""
         self.head_.partial_fit(support.vectors.astype(np.float64), labels[support.indices])
-        self.frozen_support_ = _joined([self.frozen_support_, support.frozen])
+        self.frozen_support_ = joined_or_none([self.frozen_support_, support.frozen])
         names = picture_names(pictures)
         self.support_names_ += tuple(names[index] for index in support.indices)
         self.skipped_ += tuple((names[index], reason) for index, reason in support.failed)
+        return self
 
     def _embed_support(self, pictures: Any, labels: ndarray) -> Embedded:
         """Embed with the adapter and, for comparison, without; what is unreadable is named, unless a class is lost."""
         frozen = None if self.adapter_kind_ is None else without_adapter(self.backbone_)
-        batches = list(self._batches(pictures, "embedding", frozen))
-        support = Embedded(
-            indices=np.concatenate([batch.indices for batch in batches]),
-            vectors=np.concatenate([batch.vectors for batch in batches]),
-            failed=tuple(failure for batch in batches for failure in batch.failed),
-            frozen=_joined([batch.frozen for batch in batches]),
-        )
+        support = Embedded.joined(self._batches(pictures, "embedding", frozen))
         if support.failed:
             _report_failed(pictures, labels, support)
         return support
@@ -318,11 +396,6 @@ def _labeled(X: Any, y: Any) -> tuple[Any, ndarray]:
     if labels.ndim != 1 or len(labels) != len(pictures):
         raise InputError(f"{len(pictures)} images were given with labels of shape {labels.shape}: give one label each")
     return pictures, labels
-
-
-def _joined(parts: list[ndarray | None]) -> ndarray | None:
-    given = [part for part in parts if part is not None]
-    return np.concatenate(given) if len(given) == len(parts) else None
 
 
 def _report_failed(pictures: Any, labels: ndarray, support: Embedded) -> None:

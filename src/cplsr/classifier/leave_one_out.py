@@ -28,9 +28,12 @@ LEAST_SIGNAL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Support images against the prototypes of all classes, their own class's made without them.
+    """Some support images compared with all prototypes, that of their own class made without them.
 
-    rows: their positions in the support set.
+    Attributes:
+        rows: Their positions in the support set.
+        labels: Their classes.
+        cosines: Their cosines with the prototype of every class.
     """
 
     rows: Int64[ndarray, "images"]
@@ -39,13 +42,13 @@ class Judged:
 
 
 def judgeable(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
-    """Positions of the images whose class has another one; the only image of a class cannot be left out."""
+    """Find the images that can be left out, because their class has another one; gives their positions."""
     counts = np.bincount(labels, minlength=classes)
     return np.flatnonzero(counts[labels] >= 2)
 
 
 def calibration_rows(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
-    """The images that calibrate: all that can be left out, or an even sample of them where there are too many."""
+    """Choose the images that calibrate: all that can be left out, or an even sample where there are too many."""
     rows = judgeable(labels, classes)
     most = max(1, CALIBRATION_ENTRIES // max(classes, 1))
     if len(rows) <= most:
@@ -61,10 +64,16 @@ def leave_one_out(
     *,
     normalized: bool = False,
 ) -> Judged:
-    """Cosines of the images at `rows` with every class's prototype, the own one being (sum − x) / (n − 1).
+    """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
 
-    sums: per class, the sum of its support vectors, scaled to length one first where `normalized`. A cosine does not
-    see the division, so the sums stand for the prototypes. Every image of `rows` needs another one of its class.
+    A cosine does not depend on the division, so the sums stand for the prototypes.
+
+    Args:
+        support: All support vectors.
+        labels: Their classes.
+        sums: For each class the sum of its support vectors, scaled to length one first where `normalized`.
+        rows: Positions of the images to compare; the class of each must have another image.
+        normalized: Whether prototypes are means of vectors scaled to length one.
     """
     chosen, own = unit(support[rows]), labels[rows]
     cosines = chosen @ unit(sums).T
@@ -81,12 +90,22 @@ def as_if_whole(
     *,
     normalized: bool = False,
 ) -> Float64[ndarray, "rows classes"]:
-    """The cosines of `judged`, the own ones raised to what a prototype of all n images would give a new image.
+    """Correct the cosines with the own class, as if its prototype had been made of all n images and not of n − 1.
 
     A prototype of n − 1 images is noisier than the one of n that new images will meet, and its cosines are lower: with
     two images per class by far. Where m is the class's true mean and s² the variance of its images (pooled over the
     classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
     √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
+
+    Args:
+        judged: What `leave_one_out` gave for the arguments that follow.
+        support: All support vectors.
+        labels: Their classes.
+        sums: For each class the sum of its support vectors.
+        normalized: Whether prototypes are means of vectors scaled to length one.
+
+    Returns:
+        All cosines of `judged`, those with the own class corrected.
     """
     counts = np.bincount(labels, minlength=len(sums))
     means = sums / np.maximum(counts, 1)[:, None]
@@ -111,7 +130,7 @@ def leave_one_out_in_chunks(
     *,
     normalized: bool = False,
 ) -> Iterator[Judged]:
-    """All images that can be left out, some at a time, so that many classes do not fill the memory."""
+    """Compare all images that can be left out, as `leave_one_out` does, some at a time to save memory."""
     rows = judgeable(labels, len(sums))
     step = max(1, CHUNK_ENTRIES // max(len(sums), 1))
     for start in range(0, len(rows), step):
@@ -121,12 +140,19 @@ def leave_one_out_in_chunks(
 def calibrated_temperature(
     cosines: Float64[ndarray, "images classes"], labels: Int64[ndarray, "images"], prior: float = PRIOR_IMAGES
 ) -> float:
-    """The temperature t with the least negative log likelihood of the right classes, softmax(t · cosines).
+    """Find the temperature t under which the right classes are most likely, probabilities being softmax(t · cosines).
 
     A support set without a single mistake would ask for t = ∞, that is, for certainty after five images. So a belief
     in the usual temperature, T = 20, is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
-    `prior` images. The whole is convex in t, so the bounded search finds its one minimum. Without images, or with a
-    single class, the answer is T itself.
+    `prior` images. The whole is convex in t, so the bounded search finds its one minimum.
+
+    Args:
+        cosines: Of images with the prototypes of all classes.
+        labels: The classes of these images.
+        prior: How many images the belief in T counts for.
+
+    Returns:
+        The temperature; without images, or with a single class, T itself.
     """
     if len(cosines) == 0 or cosines.shape[1] < 2:
         return TEMPERATURE
@@ -140,5 +166,5 @@ def calibrated_temperature(
         misfit = float((np.log(spread) + temperature * (highest - own)).sum())
         return misfit + prior * (temperature / TEMPERATURE - float(np.log(temperature)))
 
-    found = minimize_scalar(cost, bounds=(LOWEST, HIGHEST), method="bounded", options={"xatol": 1e-3})
-    return float(found.x)
+    least = minimize_scalar(cost, bounds=(LOWEST, HIGHEST), method="bounded", options={"xatol": 1e-3})
+    return float(least.x)

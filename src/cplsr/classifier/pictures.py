@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.query_files import open_queries, unlabeled_files
+from cplsr.classifier.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import read_image, require_size
@@ -48,9 +49,13 @@ class PictureReader:
 @final
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Some images' embeddings, by position among the images given, and why others have none.
+    """The embeddings of some images, and why others have none.
 
-    frozen: the same images without the adapter, where that was asked for.
+    Attributes:
+        indices: Positions of the embedded images among the images given.
+        vectors: Their embeddings.
+        failed: (position, reason) of the images that cannot be read.
+        frozen: The embeddings of the same images without the adapter, where that was asked for.
     """
 
     indices: Int64[ndarray, "some"]
@@ -58,12 +63,32 @@ class Embedded:
     failed: tuple[tuple[int, str], ...] = ()
     frozen: Float32[ndarray, "some dim"] | None = None
 
+    @classmethod
+    def joined(cls, batches: Iterable[Embedded]) -> Embedded:
+        """Several batches as one."""
+        indices, vectors, failed, frozen = zip(*(vars(batch).values() for batch in batches), strict=True)
+        return cls(np.concatenate(indices), np.concatenate(vectors), tuple(chain(*failed)), joined_or_none(frozen))
+
+
+def joined_or_none(parts: Sequence[ndarray | None]) -> ndarray | None:
+    """The arrays, one after the other; `None` if one of them is missing."""
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if len(present) == len(parts) else None
+
 
 def as_pictures(X: Any) -> Domain | Tensor | ndarray:
-    """A domain (files and pictures), a tensor (pixels for the backbone) or a float array (embeddings).
+    """Bring images, in whatever form a user gives them, into one of three forms.
 
-    Paths, PIL images and arrays are pictures of any size and are preprocessed; tensors go to the backbone as they are,
-    uint8 as raw and floats as normalized pixels.
+    Args:
+        X: A folder, one path, a list of paths, PIL images or uint8 arrays, all of any size; a `Domain`; tensors in the
+            backbone's size, uint8 as raw and floats as normalized pixels; or embeddings, a 2-D float array.
+
+    Returns:
+        A domain (files and pictures, to be decoded and preprocessed), a tensor (pixels that go to the backbone as they
+        are) or a float array (embeddings).
+
+    Raises:
+        InputError: If `X` is none of these, or empty.
     """
     if isinstance(X, Domain):
         return X
@@ -80,8 +105,13 @@ def as_pictures(X: Any) -> Domain | Tensor | ndarray:
     raise InputError(f"images were given as {type(X).__name__}: give {FORMS}")
 
 
+def unlabeled_pictures(names: Sequence[str], pictures: Sequence[Image.Image | ndarray | str]) -> Domain:
+    """Pictures in memory, or paths among them, as a domain of one nameless class."""
+    return unlabeled("images", [f"{name}?" for name in names], PictureReader(tuple(pictures)))
+
+
 def picture_names(pictures: Domain | Tensor | ndarray) -> tuple[str, ...]:
-    """What to call each image in a message."""
+    """Name each image for messages: its path, or its number."""
     if isinstance(pictures, Domain):
         return tuple(pictures.image_name(index) for index in range(len(pictures)))
     return tuple(f"image {number}" for number in range(len(pictures)))
@@ -98,7 +128,19 @@ def embed_batches(
 ) -> Iterator[Embedded]:
     """Embed images some at a time and in order; memory does not depend on their number.
 
-    frozen: a second backbone that sees the same pixels, for comparison.
+    Args:
+        backbone: What embeds them, with its adapter.
+        pictures: What `as_pictures` gives. Embeddings are passed on as they are.
+        frozen: A second backbone that sees the same pixels, for comparison.
+        batch_size: How many images are embedded at a time.
+        workers: Processes that decode files. Default: chosen by the number of cores.
+        description: What the progress bar says.
+
+    Yields:
+        The embeddings of a batch, and why images among it have none.
+
+    Raises:
+        InputError: If embeddings were given that do not fit the backbone.
     """
     if isinstance(pictures, ndarray):
         yield _given_embeddings(backbone, pictures)
@@ -181,14 +223,8 @@ def _from_sequence(X: Sequence[Any]) -> Domain | Tensor | ndarray:
 
 def _in_memory(X: Sequence[Any]) -> Domain:
     pictures = tuple(_picture(item, number) for number, item in enumerate(X))
-    names = (item if isinstance(item, str) else f"image {number}" for number, item in enumerate(pictures))
-    return Domain(
-        name="images",
-        classes=("",),
-        labels=np.zeros(len(pictures), dtype=np.int64),
-        identities=tuple(f"{name}?" for name in names),
-        reader=PictureReader(pictures),
-    )
+    names = [item if isinstance(item, str) else f"image {number}" for number, item in enumerate(pictures)]
+    return unlabeled_pictures(names, pictures)
 
 
 def _picture(item: Any, number: int) -> Image.Image | ndarray | str:
@@ -206,7 +242,11 @@ def _picture(item: Any, number: int) -> Image.Image | ndarray | str:
 
 
 def single_pixels(backbone: Backbone, image: Any) -> Tensor:
-    """One image as the backbone takes it, (1, 3, size, size)."""
+    """Bring one image into the form the backbone takes: a tensor (1, 3, size, size).
+
+    Raises:
+        InputError: If it is no image, several, an embedding, or cannot be read.
+    """
     pictures = as_pictures(image)
     if isinstance(pictures, ndarray) or len(pictures) != 1:
         what = "an embedding" if isinstance(pictures, ndarray) else f"{len(pictures):,} images"

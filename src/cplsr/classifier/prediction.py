@@ -13,11 +13,17 @@ from cplsr.classifier.prototype_classifier import UNKNOWN, PrototypeClassifier
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said of one image.
+    """The classifier's answer for one image.
 
-    label: a class, or `unknown` where no class was likely enough; then `runner_up` is the class it would have got.
-    confidence: of the likeliest class. known: whether the label is a class. out_of_domain: 0 to 1, see
-    `PrototypeClassifier.out_of_domain_score`. error: why the image could not be read; all else is then empty.
+    Attributes:
+        name: The image.
+        label: A class, or `unknown` where no class was likely enough.
+        confidence: The probability of the likeliest class.
+        runner_up: The second likeliest class; of an `unknown` image, the class it would have got.
+        runner_up_confidence: The probability of that class.
+        known: Whether the label is a class.
+        out_of_domain: How unlike the support images it is; see `PrototypeClassifier.out_of_domain_score`.
+        error: Why the image could not be read; all else is then empty.
     """
 
     name: str
@@ -33,7 +39,14 @@ class Prediction:
 def predictions_of(
     head: PrototypeClassifier, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
 ) -> list[Prediction]:
-    """Answers for embedded images."""
+    """Label embedded images.
+
+    Args:
+        head: A fitted classifier.
+        names: What the images are called.
+        vectors: Their embeddings.
+        reject_below: Answer `unknown` where the likeliest class is less likely than this.
+    """
     if len(names) == 0:
         return []
     probabilities = head.predict_proba(vectors)

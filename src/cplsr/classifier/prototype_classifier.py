@@ -22,15 +22,31 @@ UNKNOWN = "unknown"
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
-    """softmax(temperature · cos(x, prototype)), a scikit-learn estimator over vectors.
+    """Classify vectors by the nearest class mean; a scikit-learn estimator.
 
-    temperature: a number, or `auto`: the one under which the support vectors, each left out in turn, are most likely
-        (see `calibrated_temperature`); without two vectors in any class, 20.
-    prototype: `mean` of the vectors of a class, or `mean_of_normalized` vectors.
+    The probability of a class is softmax(temperature · cosine of the vector and the class's prototype).
 
-    After fitting: `classes_` (sorted), `counts_`, `sums_` and `prototypes_` (classes, dim), `unit_prototypes_`,
-    `temperature_`, the support set itself as `support_` (images, dim) and `support_labels_` (positions in `classes_`),
-    and `support_best_`, the best cosines of the support vectors when left out, ascending (see `as_if_whole`).
+    Args:
+        temperature: A number, or `auto`: the one under which the support vectors, each left out in turn, are most
+            likely (see `calibrated_temperature`); without two vectors in any class, 20.
+        prototype: `mean` of the vectors of a class, or `mean_of_normalized` vectors.
+
+    Attributes:
+        classes_: The classes, sorted.
+        counts_: How many support vectors each class has.
+        sums_: The sum of each class's support vectors (classes, dim).
+        prototypes_: Their mean (classes, dim).
+        unit_prototypes_: The prototypes scaled to length one.
+        temperature_: The temperature, calibrated or given.
+        support_: All support vectors (images, dim).
+        support_labels_: Their classes, as positions in `classes_`.
+        support_best_: The best cosines of the support vectors when left out, ascending (see `as_if_whole`).
+
+    Example:
+        >>> from cplsr.classifier.prototype_classifier import PrototypeClassifier
+        >>> head = PrototypeClassifier().fit([[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]], ["east", "east", "north"])
+        >>> head.predict([[2.0, 0.5], [0.0, 3.0]]).tolist()
+        ['east', 'north']
     """
 
     classes_: ndarray
@@ -44,14 +60,20 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.prototype = prototype
 
     def fit(self, X: Any, y: Any) -> PrototypeClassifier:
-        """Learn from vectors (images, dim) and their classes; anything learned before is forgotten."""
+        """Learn from vectors (images, dim) and the class of each; anything learned before is forgotten."""
         X, y = self._checked(X, y, reset=True)
         self._forget(y)
         self._add(X, y)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> PrototypeClassifier:
-        """Learn more vectors, of classes old or new. `classes` names classes whose vectors are still to come."""
+        """Learn more vectors, of known or new classes; what was learned before stays.
+
+        Args:
+            X: Vectors (images, dim).
+            y: The class of each.
+            classes: Classes that get a place now, though their vectors may be still to come.
+        """
         first = not hasattr(self, "classes_")
         X, y = self._checked(X, y, reset=first)
         if first:
@@ -73,25 +95,29 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         support_labels: Int64[ndarray, "images"],
         fitted_temperature: float,
     ) -> PrototypeClassifier:
-        """A fitted classifier from what was stored of it."""
+        """Make a fitted classifier of its stored parts; `fitted_temperature` is kept to the last digit."""
         head = cls(temperature=temperature, prototype=prototype)
         head.n_features_in_ = sums.shape[1]
         head.classes_, head.sums_ = classes, sums
         head.counts_ = np.bincount(support_labels, minlength=len(classes))
         head.support_, head.support_labels_ = support, support_labels
-        head._settle()
+        head._recompute()
         head.temperature_ = fitted_temperature  # exactly, wherever it was found
         return head
 
     def remove_class(self, name: Any) -> PrototypeClassifier:
-        """Forget a class; the others stay as they are."""
+        """Forget a class; the others stay as they are.
+
+        Raises:
+            InputError: If there is no such class, or no other.
+        """
         check_is_fitted(self)
-        found = np.flatnonzero(self.classes_ == name)
-        if len(found) == 0:
+        positions = np.flatnonzero(self.classes_ == name)
+        if len(positions) == 0:
             raise InputError(f"there is no class {name!r} to remove: the classes are {named(self.classes_)}")
         if len(self.classes_) == 1:
             raise InputError(f"{name!r} is the only class and cannot be removed: add another one first")
-        position = int(found[0])
+        position = int(positions[0])
         kept = self.support_labels_ != position
         self.classes_ = np.delete(self.classes_, position)
         self.counts_ = np.delete(self.counts_, position)
@@ -99,11 +125,11 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.support_ = self.support_[kept]
         labels = self.support_labels_[kept]
         self.support_labels_ = labels - (labels > position)
-        self._settle()
+        self._recompute()
         return self
 
     def cosines(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """cos(x, prototype) for every class; −1 for classes without vectors."""
+        """Compute each vector's cosine with the prototype of every class; −1 for classes without vectors."""
         check_is_fitted(self)
         vectors = validate_data(self, X, reset=False, dtype=np.float64)
         cosines = unit(vectors) @ self.unit_prototypes_.T
@@ -111,7 +137,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return cosines
 
     def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Probabilities of the classes, in the order of `classes_`."""
+        """Give each vector the probabilities of the classes, in the order of `classes_`."""
         check_is_fitted(self)
         logits = self.temperature_ * self.cosines(X)
         logits[:, self.counts_ == 0] = -np.inf
@@ -119,7 +145,15 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return likelihoods / likelihoods.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
-        """The likeliest class of each vector, or `unknown` where it is less likely than `reject_below`."""
+        """Label each vector with its likeliest class.
+
+        Args:
+            X: Vectors (images, dim).
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+
+        Raises:
+            InputError: If the threshold is no probability, or a class is itself called `unknown`.
+        """
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(axis=1)]
         if reject_below is None:
@@ -128,12 +162,15 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return rejected(labels, probabilities.max(axis=1) < reject_below)
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
-        """How unusual the vectors are among the support: 0 (nothing odd) to 1; nan where no vector could be left out.
+        """Say how unlike the support vectors each vector is, from 0 (nothing odd) to 1.
 
-        The share of the support vectors that, left out, come closer to some prototype than x does to its closest:
-        1 − (1 + #{b ≤ best}) / (n + 1). It is one minus a conformal p-value: new images like the support score above
-        1 − α about α of the time, so from 0.95 on an image deserves a look. With n support images it never exceeds
-        n / (n + 1).
+        The score is the share of the support vectors that, left out, come closer to some prototype than x does to its
+        closest: 1 − (1 + #{b ≤ best}) / (n + 1). It is one minus a conformal p-value: new images like the support score
+        above 1 − α about α of the time, so from 0.95 on an image deserves a look. With n support images it never
+        exceeds n / (n + 1).
+
+        Returns:
+            A score for each vector; nan where no support vector could be left out.
         """
         best = self.cosines(X).max(axis=1)
         images = len(self.support_best_)
@@ -158,18 +195,18 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.support_labels_ = np.zeros(0, dtype=np.int64)
 
     def _make_room(self, names: ndarray) -> None:
-        """Give new names a place among the sorted classes; what is known of the others moves, unchanged."""
+        """Insert new names among the sorted classes; what is known of the others moves with them, unchanged."""
         if len({isinstance(group.tolist()[0], str) for group in (self.classes_, names) if len(group)}) > 1:
             raise InputError(
                 f"classes {named(names)} and {named(self.classes_)} are of different kinds, text and numbers: "
                 "name all of them the same way"
             )
         classes = np.union1d(self.classes_, names) if len(self.classes_) else np.unique(names)
-        places = np.searchsorted(classes, self.classes_)
+        moved_to = np.searchsorted(classes, self.classes_)
         counts, sums = np.zeros(len(classes), dtype=np.int64), np.zeros((len(classes), self.n_features_in_))
-        counts[places], sums[places] = self.counts_, self.sums_
+        counts[moved_to], sums[moved_to] = self.counts_, self.sums_
         self.classes_, self.counts_, self.sums_ = classes, counts, sums
-        self.support_labels_ = places[self.support_labels_]
+        self.support_labels_ = moved_to[self.support_labels_]
 
     def _add(self, X: Float64[ndarray, "images dim"], y: ndarray) -> None:
         self._make_room(np.unique(y))
@@ -178,10 +215,10 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.counts_ += np.bincount(labels, minlength=len(self.classes_))
         self.support_ = np.concatenate((self.support_, X))
         self.support_labels_ = np.concatenate((self.support_labels_, labels))
-        self._settle()
+        self._recompute()
 
-    def _settle(self) -> None:
-        """Everything that follows from the sums and the support."""
+    def _recompute(self) -> None:
+        """Compute what follows from the sums and the support: prototypes, best cosines, temperature."""
         self.prototypes_ = self.sums_ / np.maximum(self.counts_, 1)[:, None]
         self.unit_prototypes_ = unit(self.sums_)
         rows = calibration_rows(self.support_labels_, len(self.classes_))
@@ -199,7 +236,7 @@ def _is_positive(value: Any) -> bool:
 
 
 def rejected(labels: ndarray, rejects: Bool[ndarray, "images"]) -> ndarray:
-    """The labels with `unknown` in some places; numbers stay numbers beside it."""
+    """Replace the labels of rejected images by `unknown`; numbers stay numbers beside it."""
     if labels.dtype.kind == "U":
         return np.where(rejects, UNKNOWN, labels)
     mixed = labels.astype(object)
@@ -208,7 +245,7 @@ def rejected(labels: ndarray, rejects: Bool[ndarray, "images"]) -> ndarray:
 
 
 def check_rejection(reject_below: float | None, classes: ndarray) -> None:
-    """Refuse a threshold that is no probability, and a class that could not be told from a rejection."""
+    """Raise `InputError` for a threshold that is no probability, or a class that is itself called `unknown`."""
     if reject_below is None:
         return
     if not 0 <= reject_below <= 1:
@@ -221,6 +258,6 @@ def check_rejection(reject_below: float | None, classes: ndarray) -> None:
 
 
 def named(classes: ndarray, most: int = 8) -> str:
-    """A few class names for a message."""
+    """List a few class names for a message, and how many more there are."""
     names = [str(name) for name in classes[:most].tolist()]
     return ", ".join(names) + (f" and {len(classes) - most:,} more" if len(classes) > most else "")

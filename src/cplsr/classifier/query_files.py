@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, ImageReader
 from cplsr.data.folder import SYSTEM_FILES
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader, is_image_name
@@ -22,10 +22,15 @@ TABLES = frozenset({".csv", ".tsv"})
 def open_queries(source: str | Path) -> Domain:
     """List unlabeled images; nothing is decoded.
 
-    source: a folder, whose images at any depth are taken in order of path; one image; or a csv (or .tsv) with a column
-        called path, file, filename or image, its paths relative to the table's own folder, in its order.
-    An image's name is its path: as it can be opened from here, or as the table has it. What is listed and missing
-    stays listed, and turns out to be unreadable when it is read.
+    An image's name is its path: as it can be opened from here, or as the table has it. A file that a table lists but
+    that does not exist stays listed, and turns out to be unreadable when it is read.
+
+    Args:
+        source: A folder, whose images at any depth are taken in order of path; one image; or a csv (or .tsv) with a
+            column called path, file, filename or image, its paths relative to the table's own folder, in its order.
+
+    Raises:
+        InputError: If the source does not exist, holds no image, or is neither a table nor an image.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -40,26 +45,31 @@ def open_queries(source: str | Path) -> Domain:
 
 
 def images_below(folder: Path) -> list[str]:
-    """Paths of the images in a folder and the folders in it, sorted; hidden and system files are passed over."""
-    found: list[str] = []
-    for place, folders, files in os.walk(folder):
+    """Find the images in a folder and the folders in it, sorted by path; hidden and system files are passed over.
+
+    Raises:
+        InputError: If there is none.
+    """
+    images: list[str] = []
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if _is_visible(name))
-        found.extend(str(Path(place) / name) for name in files if _is_visible(name) and is_image_name(name))
-    if not found:
+        images.extend(str(Path(parent) / name) for name in files if _is_visible(name) and is_image_name(name))
+    if not images:
         raise InputError(f"there is no image in {folder} or the folders in it: give a folder that holds some")
-    return sorted(found)
+    return sorted(images)
 
 
 def unlabeled_files(name: str, paths: Sequence[str], root: Path | None = None) -> Domain:
-    """Image files as a domain of one nameless class."""
+    """Image files as a domain of one nameless class; relative paths start at `root`."""
     base = "" if root is None else str(root)
-    return Domain(
-        name=name,
-        classes=("",),
-        labels=np.zeros(len(paths), dtype=np.int64),
-        identities=tuple(file.identity for file in look_at_files(base, paths)),
-        reader=FileReader(base, tuple(paths)),
-    )
+    identities = [file.identity for file in look_at_files(base, paths)]
+    return unlabeled(name, identities, FileReader(base, tuple(paths)))
+
+
+def unlabeled(name: str, identities: Sequence[str], reader: ImageReader) -> Domain:
+    """Images as a domain of one nameless class."""
+    labels = np.zeros(len(identities), dtype=np.int64)
+    return Domain(name=name, classes=("",), labels=labels, identities=tuple(identities), reader=reader)
 
 
 def _is_visible(name: str) -> bool:
@@ -73,9 +83,9 @@ def _paths_in(table: Path) -> list[str]:
             header = [cell.strip().lower() for cell in next(reader, [])]
             column = next((header.index(name) for name in PATH_COLUMNS if name in header), None)
             if column is None:
-                found = ",".join(header) or "nothing"
+                columns = ",".join(header) or "nothing"
                 raise InputError(
-                    f"{table} has the columns {found}, but needs one called path: add it to the first line"
+                    f"{table} has the columns {columns}, but needs one called path: add it to the first line"
                 )
             lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except (UnicodeDecodeError, csv.Error) as error:

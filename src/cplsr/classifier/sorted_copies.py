@@ -13,7 +13,16 @@ from cplsr.files import new_file
 
 
 def check_label_folders(classes: Iterable[str], copy_to: Path, query: Path) -> None:
-    """Refuse class names that are no folder names, and copies among the very images that are to be labeled."""
+    """Check that images can be copied into a folder per class.
+
+    Args:
+        classes: The class names, each of which becomes a folder.
+        copy_to: Where these folders go.
+        query: The images to be labeled, among which no copies may go.
+
+    Raises:
+        InputError: If a class name cannot name a folder, or `copy_to` is a file or inside the query folder.
+    """
     for name in classes:
         if not name.strip() or name in (".", "..") or any(letter in name for letter in "/\\\0"):
             raise InputError(f"the class {name!r} cannot be the name of a folder: rename it, or leave out --copy-to")
@@ -27,29 +36,32 @@ def check_label_folders(classes: Iterable[str], copy_to: Path, query: Path) -> N
 
 
 def copy_by_label(labeled: Iterable[tuple[Path, str]], copy_to: Path) -> int:
-    """Copy each file to `copy_to`/label; returns how many were copied.
+    """Copy each file to `copy_to`/label.
 
     A file that is there already with the same content is not copied again. No file is overwritten: where another one
     has the name, a number is added to it.
+
+    Returns:
+        How many files were copied.
     """
     copied = 0
     for file, label in labeled:
-        place = _free_place(file, copy_to / label)
-        if place is None:
+        copy = _free_path(file, copy_to / label)
+        if copy is None:
             continue
-        with file.open("rb") as source, new_file(place, "wb") as target:
+        with file.open("rb") as source, new_file(copy, "wb") as target:
             shutil.copyfileobj(source, target)
-        shutil.copystat(file, place)
+        shutil.copystat(file, copy)
         copied += 1
     return copied
 
 
-def _free_place(file: Path, folder: Path) -> Path | None:
+def _free_path(file: Path, folder: Path) -> Path | None:
     """Where the copy goes; `None` where the same file is there already."""
     for number in count(1):
-        place = folder / (file.name if number == 1 else f"{file.stem}-{number}{file.suffix}")
-        if not place.exists():
-            return place
-        if place.is_file() and filecmp.cmp(file, place, shallow=False):
+        path = folder / (file.name if number == 1 else f"{file.stem}-{number}{file.suffix}")
+        if not path.exists():
+            return path
+        if path.is_file() and filecmp.cmp(file, path, shallow=False):
             return None
     raise AssertionError  # count() does not end

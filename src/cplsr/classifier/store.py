@@ -37,9 +37,9 @@ Classifier = TypeVar("Classifier", bound=FewShotClassifier)
 
 
 def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
-    """Write a fitted classifier, whole or not at all; an older one in the same place is replaced."""
+    """Write a fitted classifier to a folder, whole or not at all; see `FewShotClassifier.save`."""
     path = Path(path)
-    check_place(path)
+    check_free(path)
     head, backbone = classifier.head_, classifier.backbone_
     tensors = {
         "prototype_sums": head.sums_,
@@ -73,8 +73,8 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
     return path
 
 
-def check_place(path: Path) -> None:
-    """Refuse to write a classifier over something else."""
+def check_free(path: Path) -> None:
+    """Raise `InputError` if writing a classifier to `path` would overwrite anything but a classifier."""
     other = path.exists() and not (path / DESCRIPTION).is_file()
     if other and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists and is not a saved classifier, so it is not overwritten: give another path")
@@ -89,7 +89,7 @@ def load_classifier(
     batch_size: int = 64,
     workers: int | None = None,
 ) -> Classifier:
-    """Read a classifier; see `FewShotClassifier.load`."""
+    """Read a classifier of the class `kind`; see `FewShotClassifier.load`."""
     folder = Path(path)
     if not (folder / DESCRIPTION).is_file():
         raise InputError(f"there is no saved classifier at {folder}: give a folder with {DESCRIPTION}")
@@ -193,9 +193,9 @@ def _check_same(backbone: Backbone, wanted: BackboneInfo, folder: Path) -> None:
             f"the classifier {folder} was fitted on {wanted['source']!r}, whose weights are not those of "
             f"{backbone.source!r}: give the same backbone, or fit again"
         )
-    found = backbone.description()
+    description = backbone.description()
     for name in ("image_size", "pooling", "pooled_layers", "mean", "std"):
-        given, fitted = found.get(name), wanted.get(name)
+        given, fitted = description.get(name), wanted.get(name)
         if given != fitted:
             option = name.removeprefix("pooled_")
             raise InputError(

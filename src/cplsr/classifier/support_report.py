@@ -20,25 +20,36 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Share:
-    """So many of so many, with the 95 % Wilson interval; the share is `None` where nothing was counted."""
+    """A proportion that was counted, such as 17 images recognized out of 20, and how certain it is.
+
+    Attributes:
+        right: How many were recognized.
+        of: How many were looked at; may be 0.
+    """
 
     right: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """The share itself, 0 to 1."""
+        """The proportion, 0 to 1; `None` if nothing was looked at."""
         return self.right / self.of if self.of else None
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lower and upper end: where the true share lies with 95 % confidence; 0 to 1 where nothing was counted."""
+        """The 95 % confidence interval of the proportion (Wilson's); 0 to 1 if nothing was looked at."""
         return wilson_interval(self.right, self.of)
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """One class: its images, and how many of them the others of the support recognize."""
+    """One class of the support set.
+
+    Attributes:
+        name: The class.
+        images: How many support images it has.
+        recognized: How many of them get this label when they are left out and labeled from the others.
+    """
 
     name: str
     images: int
@@ -47,7 +58,7 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images of one class that were taken for another."""
+    """How many images of one class (`actual`), when left out, were taken for another (`taken_for`)."""
 
     actual: str
     taken_for: str
@@ -56,7 +67,15 @@ class Confusion:
 
 @dataclass(frozen=True)
 class DoubtfulImage:
-    """A support image that looks like another class; `odds` is how many times likelier the other class is."""
+    """A support image that looks like another class than it was labeled with.
+
+    Attributes:
+        name: The image.
+        index: Its position in the support set.
+        label: The class it was given with.
+        looks_like: The likeliest other class.
+        odds: How many times likelier that one is than its own.
+    """
 
     name: str
     index: int
@@ -67,10 +86,14 @@ class DoubtfulImage:
 
 @dataclass(frozen=True)
 class FrozenComparison:
-    """The adapter and the frozen backbone on the same support images.
+    """The adapter and the frozen backbone compared on the same support images.
 
-    only_frozen, only_adapter: images that only one of the two gets right. chance: how probable a difference at least as
-    large is if neither is better (exact McNemar test).
+    Attributes:
+        frozen: Images recognized without the adapter.
+        adapter: Images recognized with it.
+        only_frozen: Images that are recognized only without it.
+        only_adapter: Images that are recognized only with it.
+        chance: How probable a difference at least as large is if neither is better (exact McNemar test).
     """
 
     frozen: Share
@@ -81,7 +104,7 @@ class FrozenComparison:
 
     @property
     def recommended(self) -> str:
-        """`frozen`, `adapter`, or `no clear difference` where chance explains it."""
+        """The better one, `frozen` or `adapter`, or `no clear difference` where chance explains the difference."""
         if self.chance >= CHANCE:
             return "no clear difference"
         return "adapter" if self.only_adapter > self.only_frozen else "frozen"
@@ -89,11 +112,17 @@ class FrozenComparison:
 
 @dataclass(frozen=True)
 class SupportReport:
-    """What to expect from a support set, by leaving out each image in turn.
+    """What to expect from a support set, found by leaving out each image in turn.
 
-    accuracy: images recognized, of those whose class has another image.
-    confusions, doubtful: the worst first. needs_more: classes that more pictures would help most, first the neediest.
-    comparison: with the frozen backbone, where an adapter is in use and images (not embeddings) were given.
+    Attributes:
+        images: How many support images there are.
+        classes: A report on each class.
+        accuracy: Images recognized, of those whose class has another image.
+        confusions: Classes that are taken for others, the most frequent confusion first.
+        doubtful: Images whose labels may be wrong, the most doubtful first.
+        needs_more: Classes that more pictures would help, the neediest first.
+        temperature: The classifier's temperature.
+        comparison: With the frozen backbone, where an adapter is in use and images (not embeddings) were given.
     """
 
     images: int
@@ -106,7 +135,7 @@ class SupportReport:
     comparison: FrozenComparison | None = None
 
     def sentences(self) -> list[str]:
-        """The report in plain words."""
+        """Tell the report in plain sentences, the most important first."""
         return [
             self.expectation(),
             *self._about_confusions(),
@@ -116,7 +145,7 @@ class SupportReport:
         ]
 
     def expectation(self) -> str:
-        """One sentence: how many of new images of the same kind will be labeled rightly."""
+        """Say in one sentence what share of new images of the same kind will be labeled correctly."""
         value, (low, high) = self.accuracy.value, self.accuracy.interval
         if value is None:
             return (
@@ -152,7 +181,15 @@ class SupportReport:
 
 @dataclass(frozen=True, eq=False)
 class SupportJudgment:
-    """The images that could be left out: their place, class, likeliest class, and odds of the best other class."""
+    """How each support image that could be left out is labeled by the others.
+
+    Attributes:
+        rows: Positions of these images in the support set.
+        labels: Their classes.
+        predicted: Their likeliest classes.
+        others: The likeliest class besides their own.
+        log_odds: The logarithm of how many times likelier that one is than their own.
+    """
 
     rows: Int64[ndarray, "images"]
     labels: Int64[ndarray, "images"]
@@ -162,22 +199,22 @@ class SupportJudgment:
 
     @property
     def right(self) -> ndarray:
-        """Which were recognized."""
+        """Which images were recognized."""
         return self.predicted == self.labels
 
 
 def judge_support(head: PrototypeClassifier) -> SupportJudgment:
-    """Leave out every image whose class has another one."""
+    """Leave out every support image whose class has another one, and label it from the others."""
     parts = []
     normalized = head.prototype == "mean_of_normalized"
     for judged in leave_one_out_in_chunks(head.support_, head.support_labels_, head.sums_, normalized=normalized):
-        cosines, places = judged.cosines, np.arange(len(judged.rows))
+        cosines, own = judged.cosines, (np.arange(len(judged.rows)), judged.labels)
         cosines[:, head.counts_ == 0] = -np.inf
         predicted = cosines.argmax(axis=1)
-        own = cosines[places, judged.labels].copy()
-        cosines[places, judged.labels] = -np.inf
+        own_cosines = cosines[own]
+        cosines[own] = -np.inf
         others = cosines.argmax(axis=1)
-        log_odds = head.temperature_ * (cosines[places, others] - own)
+        log_odds = head.temperature_ * (cosines.max(axis=1) - own_cosines)
         parts.append((judged.rows, judged.labels, predicted, others, log_odds))
     if not parts:
         nothing = np.zeros(0, dtype=np.int64)
@@ -188,7 +225,13 @@ def judge_support(head: PrototypeClassifier) -> SupportJudgment:
 def report_on_support(
     head: PrototypeClassifier, names: tuple[str, ...], frozen: PrototypeClassifier | None = None
 ) -> SupportReport:
-    """Judge a fitted classifier's support set; `frozen` is one fitted to the same images without the adapter."""
+    """Report on the support set of a fitted classifier.
+
+    Args:
+        head: The classifier.
+        names: What its support images are called.
+        frozen: A classifier fitted to the same images without the adapter, to compare with.
+    """
     judged = judge_support(head)
     classes = _class_reports(head, judged)
     return SupportReport(
@@ -204,7 +247,7 @@ def report_on_support(
 
 
 def compare_with_frozen(frozen: SupportJudgment, adapter: SupportJudgment) -> FrozenComparison:
-    """Two judgments of the same images, paired."""
+    """Compare two judgments of the same images, image by image."""
     from scipy.stats import binomtest
 
     only_frozen = int((frozen.right & ~adapter.right).sum())
@@ -222,7 +265,14 @@ def compare_with_frozen(frozen: SupportJudgment, adapter: SupportJudgment) -> Fr
 
 
 def wilson_interval(right: int, of: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.96."""
+    """Compute the 95 % confidence interval of a proportion that was counted.
+
+    It is Wilson's score interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n) with z = 1.96.
+
+    Args:
+        right: How many were right.
+        of: How many were counted; of none, the interval is 0 to 1.
+    """
     if of == 0:
         return 0.0, 1.0
     share, weight = right / of, Z95**2 / of

@@ -35,12 +35,18 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and give its exit code; what a user can put right is one sentence on standard error."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command; mistakes that a user can put right are one sentence on standard error.
+
+    Args:
+        arguments: The command and its arguments. Default: those of this process.
+
+    Returns:
+        The exit code: 0 if all went well, 2 after a mistake, 130 after Ctrl-C; some commands have others.
+    """
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            code = _run(words)
+            code = _run(list(sys.argv[1:] if arguments is None else arguments))
         print(end="", flush=True)
         return code
     except InputError as error:
@@ -68,8 +74,8 @@ def _leave_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(words: list[str]) -> int:
-    verb, *arguments = words or ["--help"]
+def _run(typed: list[str]) -> int:
+    verb, *arguments = typed or ["--help"]
     if verb in ("-h", "--help"):
         print(_help())
         return 0

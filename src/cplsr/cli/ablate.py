@@ -16,6 +16,7 @@ import tyro
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
+from cplsr.cli.terminal import fits, print_plain
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
 from cplsr.declared import between, kinds_of
 from cplsr.errors import InputError
@@ -27,7 +28,7 @@ from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
     from cplsr.ablation.engines import Outcome
-    from cplsr.ablation.plan import Rates, Row, Run
+    from cplsr.ablation.plan import AblationRow, Rates, Run
     from cplsr.ablation.run import Job
     from cplsr.ablation.workspace import Setup, Workspace
     from cplsr.report.tables import Table
@@ -97,14 +98,14 @@ NOT_REPEATED = frozenset(
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, run."""
-    said, words = split_recipe(Ablate, arguments)
+    recipe, rest = split_recipe(Ablate, arguments)
     for name in ("shot", "seed"):
-        if name in said:
+        if name in recipe:
             raise InputError(
                 f"the recipe sets {name}, but an ablation has several: write {name}s = [1, 5], for example"
             )
-    options = parse(Ablate, "ablate", words, said)
-    earlier = said.get("target", ())
+    options = parse(Ablate, "ablate", rest, recipe)
+    earlier = recipe.get("target", ())
     options = dataclasses.replace(options, target=options.target[len(earlier) :] or earlier)
     if not options.rows:
         raise InputError("there are no rows to run: give a recipe that has some, like recipes/ablation_mini.toml")
@@ -112,11 +113,20 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is no folder for the runs: give --out DIR")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     with nullcontext() if options.list_runs else only_writer(options.out):
-        return run(options, [arguments[0], *repeated(options, said)], options.out)
+        return run(options, [arguments[0], *repeated(options, recipe)], options.out)
 
 
-def run(options: Ablate, words: list[str], out: Path) -> int:
-    """Tune if asked to, do what is not done, and make the table; `words` repeat recipe and overrides."""
+def run(options: Ablate, again: list[str], out: Path) -> int:
+    """Tune if asked to, do what is not done, and make the table.
+
+    Args:
+        options: The options.
+        again: Arguments that give the same recipe and settings once more, for the commands in the records.
+        out: The folder of the ablation.
+
+    Returns:
+        The exit code.
+    """
     from cplsr.ablation.plan import choose_runs, read_rows
     from cplsr.ablation.run import Job, state_of
     from cplsr.ablation.workspace import Workspace
@@ -134,7 +144,7 @@ def run(options: Ablate, words: list[str], out: Path) -> int:
         check(options, rows)
     failures = tune(options, rows, workspace, out) if options.tune and not options.list_runs else []
     runs = plan(options, rows, out)
-    jobs = [Job.of(run, workspace.setup, out, command_of(run, words, out)) for run in choose_runs(runs, options.only)]
+    jobs = [Job.of(run, workspace.setup, out, command_of(run, again, out)) for run in choose_runs(runs, options.only)]
     if options.list_runs:
         show([list_of(jobs)])
         return 0
@@ -156,20 +166,19 @@ def setup_of(options: Ablate) -> Setup:
     """What all runs share."""
     from cplsr.ablation.workspace import Setup
 
-    targets = tuple(split_name(text) for text in options.target)
-    return Setup.of(options, targets=targets)
+    return Setup.of(options, targets=tuple(map(split_name, options.target)))
 
 
-def check(options: Ablate, rows: Sequence[Row]) -> None:
-    """Refuse what cannot be run."""
+def check(options: Ablate, rows: Sequence[AblationRow]) -> None:
+    """Raise `InputError` where the targets or the base domain are missing."""
     if not options.target:
         raise InputError("there is no target to measure on: give --target NAME=FOLDER, or --target digits for a try")
     if not options.base and any(row.adapter != "frozen" for row in rows):
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
 
 
-def plan(options: Ablate, rows: Sequence[Row], out: Path, rates: Rates | None = None) -> list[Run]:
-    """All runs of the recipe at the shots and seeds asked for."""
+def plan(options: Ablate, rows: Sequence[AblationRow], out: Path, rates: Rates | None = None) -> list[Run]:
+    """List all runs of the recipe at the shots and seeds asked for."""
     from cplsr.ablation.plan import plan_runs
     from cplsr.ablation.tuning import read_rates
 
@@ -179,8 +188,12 @@ def plan(options: Ablate, rows: Sequence[Row], out: Path, rates: Rates | None = 
     return plan_runs(rows, common, shots=options.shots, seeds=options.seeds, rates=rates, own_rates=own)
 
 
-def tune(options: Ablate, rows: Sequence[Row], workspace: Workspace, out: Path) -> list[tuple[str, str]]:
-    """Choose the own rates and keep them in DIR/tuning.json; rows for which that was not possible, and why."""
+def tune(options: Ablate, rows: Sequence[AblationRow], workspace: Workspace, out: Path) -> list[tuple[str, str]]:
+    """Choose the rows' own rates and keep them in DIR/tuning.json.
+
+    Returns:
+        (run, reason) of the trainings that failed in rows for which no rate could be chosen.
+    """
     from cplsr.ablation.plan import OWN_RATE, choose_runs
     from cplsr.ablation.tuning import choose_rates, tuning_jobs
 
@@ -212,42 +225,42 @@ def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iter
 
 
 def failures_of(ended: Iterable[Outcome]) -> list[tuple[str, str]]:
-    """(run, reason) of the jobs that failed, told at once."""
+    """List (run, reason) of the jobs that failed, and print them at once."""
     failures = [(outcome.job.run.title, outcome.error) for outcome in ended if outcome.error is not None]
     for title, reason in failures:
         print(f"cplsr: {title} failed: {reason}", file=sys.stderr)
     return failures
 
 
-def repeated(options: Ablate, said: Mapping[str, Any]) -> list[str]:
-    """The words of the command line that make `options` of what a recipe said, but for those that choose runs."""
-    words: list[str] = []
+def repeated(options: Ablate, recipe: Mapping[str, Any]) -> list[str]:
+    """Make the arguments that turn a recipe's settings into `options`, but for those that choose runs."""
+    arguments: list[str] = []
     for name in [name for name in kinds_of(Ablate) if name not in NOT_REPEATED]:
         value = getattr(options, name)
-        if value == said.get(name, getattr(Ablate, name)):
+        if value == recipe.get(name, getattr(Ablate, name)):
             continue
         flag = name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
+            arguments.append(f"--{flag}" if value else f"--no-{flag}")
         elif name == "target":
-            words += [word for text in value for word in ("--target", text)]
+            arguments += [part for text in value for part in ("--target", text)]
         else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return words
+            arguments += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return arguments
 
 
-def command_of(run: Run, words: Sequence[str], out: Path) -> str:
-    """The one command that does a run again, beside the old one."""
+def command_of(run: Run, again: Sequence[str], out: Path) -> str:
+    """Make the one command that repeats a run, in a folder beside the old one; `again` as for `run`."""
     from cplsr.ablation.plan import OWN_RATE
 
     chosen = ["--only", run.row, "--shots", str(run.settings.shot), "--seeds", str(run.settings.seed)]
     if run.row.endswith(OWN_RATE):
         chosen += ["--rates", "own", "--lr-own", repr(run.settings.lr)]
-    return public_command(["cplsr", "ablate", *words, *chosen, "--out", f"{out}-again"])
+    return public_command(["cplsr", "ablate", *again, *chosen, "--out", f"{out}-again"])
 
 
 def list_of(jobs: Sequence[Job]) -> Table:
-    """All runs and how far they are."""
+    """Make a table of all runs and how far they are."""
     from cplsr.ablation.run import state_of
     from cplsr.report.tables import Cell, Table
 
@@ -269,7 +282,7 @@ def list_of(jobs: Sequence[Job]) -> Table:
 def table_here(
     out: Path, rows: Sequence[str], failures: Sequence[tuple[str, str]], shots: Sequence[int] | None = None
 ) -> Table:
-    """The table of all runs that are finished in a folder."""
+    """Make the table of all runs that are finished in a folder."""
     from cplsr.ablation.run import read_records
     from cplsr.report.ablation_table import table_of
 
@@ -277,7 +290,7 @@ def table_here(
 
 
 def write_table(table: Table, out: Path) -> None:
-    """As Markdown, LaTeX and CSV."""
+    """Write a table as Markdown, LaTeX and CSV."""
     from cplsr.files import new_file
 
     texts = {"md": table.to_markdown(), "tex": table.to_latex() + f"% {table.caption}\n", "csv": table.to_csv()}
@@ -287,14 +300,13 @@ def write_table(table: Table, out: Path) -> None:
 
 
 def show(tables: Sequence[Table], otherwise: Sequence[Table] = ()) -> None:
-    """On the terminal; the other tables where those are too wide for it."""
+    """Print tables; `otherwise` instead, where the terminal is too narrow for them."""
     from rich.console import Console
 
     console = Console()
-    unlimited = console.options.update(max_width=10_000)
-    wide = any(console.measure(table.to_rich(), options=unlimited).maximum > console.width for table in tables)
+    wide = not all(fits(console, table.to_rich()) for table in tables)
     shown = otherwise if wide and otherwise else tables
     for table in shown:
         console.print(dataclasses.replace(table, caption="").to_rich())
     if caption := shown[0].caption:
-        console.print(caption, highlight=False, markup=False)
+        print_plain(console, caption)

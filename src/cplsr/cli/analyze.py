@@ -12,6 +12,7 @@ import tyro
 
 from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, split_name
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import WARNING, print_plain
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings
@@ -67,8 +68,8 @@ def main(arguments: list[str]) -> int:
     for table in tables(analysis):
         console.print(table.to_rich())
     for note in analysis.notes:
-        console.print(f"note: {note}", style="yellow", highlight=False, markup=False)
-    console.print(f"written to {options.out}", highlight=False, markup=False)
+        print_plain(console, f"note: {note}", WARNING)
+    print_plain(console, f"written to {options.out}")
     return 0
 
 
@@ -111,7 +112,7 @@ def run(options: Analyze) -> Analysis:
 
 
 def tables(analysis: Analysis) -> Iterator[Table]:
-    """What was measured, one table after the other; only those that have rows."""
+    """Make the tables of what was measured; only those that have rows."""
     from cplsr.report.analysis_section import cost_table, heads_table
 
     yield domain_table(analysis)
@@ -123,7 +124,7 @@ def tables(analysis: Analysis) -> Iterator[Table]:
 
 
 def domain_table(analysis: Analysis) -> Table:
-    """Each domain in one row: tightness of classes, distance from the base domain, entropy of attention."""
+    """Make a table with a row for each domain: spread of classes, distance from the base domain, attention entropy."""
     from cplsr.report.tables import Cell, Table
 
     def entropy(measures: Measures) -> float:
@@ -155,7 +156,7 @@ def domain_table(analysis: Analysis) -> Table:
 
 
 def bound_table(analysis: Analysis) -> Table:
-    """The terms of the bound, a row for each domain and shot."""
+    """Make a table of the terms of the bound, a row for each domain and shot."""
     from cplsr.report.tables import Cell, Table
 
     names = {

@@ -8,6 +8,8 @@ from typing import Literal
 
 import tyro
 
+from cplsr.cli.terminal import print_plain
+
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
           "hashes": "hashes of image files"}  # fmt: skip
 """Folders in the cache beside the embeddings, and what they hold."""
@@ -43,7 +45,7 @@ def info() -> None:
     models = cache.contents()
     console = Console()
     total = sum(model.bytes for model in models)
-    console.print(f"embeddings in {cache.folder}: {_size(total)}", highlight=False, markup=False)
+    print_plain(console, f"embeddings in {cache.folder}: {_size(total)}")
     if models:
         table = Table("backbone", "adapter", "pooling", "pixels", "precision", "images", "files", "size")
         for model in models:
@@ -53,7 +55,7 @@ def info() -> None:
             table.add_row(*known, f"{model.images:,}", str(model.files), _size(model.bytes))
         console.print(table)
     for folder, what in _other_folders().items():
-        console.print(f"{what} in {folder}: {_size(_bytes_in(folder))}", highlight=False, markup=False)
+        print_plain(console, f"{what} in {folder}: {_size(_bytes_in(folder))}")
 
 
 def clear() -> None:

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from cplsr.cli.classify import ClassifierBackbone, open_support
+from cplsr.cli.classify import FittingSettings
 from cplsr.cli.options import parse
-from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.classifier.comparison import MethodScore
-    from cplsr.classifier.few_shot_classifier import FewShotClassifier
     from cplsr.report.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(EmbeddingSettings, ClassifierBackbone):
+class Check(FittingSettings):
     """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, and whether the frozen
@@ -36,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     from cplsr.classifier.comparison import compare_methods
 
-    classifier = fit(options)
+    classifier = options.fit(options.support)
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
     if report.accuracy.of:
@@ -46,19 +44,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def fit(options: Check) -> FewShotClassifier:
-    """A classifier fitted to the examples."""
-    from cplsr.classifier.few_shot_classifier import FewShotClassifier
-
-    domain = open_support(options.support)
-    classifier = FewShotClassifier(
-        options.load_chosen(), options.adapter, batch_size=options.batch_size, workers=options.workers
-    )
-    return classifier.fit(domain)
-
-
 def methods_table(scores: tuple[MethodScore, ...]) -> Table:
-    """Methods down; the one that recognizes most in bold, even where the lead may be chance."""
+    """Make a table with a row for each method; the one that recognizes most is bold, even where that may be chance."""
     from cplsr.report.tables import Cell, Table
 
     best = max(score.accuracy.right for score in scores)
@@ -79,6 +66,6 @@ def methods_table(scores: tuple[MethodScore, ...]) -> Table:
 
 
 def how_text(scores: tuple[MethodScore, ...]) -> str:
-    """How the images were left out; the peers are refitted in folds where there are many."""
+    """Say how the images were left out; not the same for all methods where there are many images."""
     ways = list(dict.fromkeys(score.how for score in scores))
     return ways[0] if len(ways) == 1 else f"prototypes: {ways[0]}; the others: {ways[1]}"

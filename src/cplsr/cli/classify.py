@@ -52,7 +52,22 @@ class ClassifierBackbone(BackboneSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(EmbeddingSettings, ClassifierBackbone):
+class FittingSettings(EmbeddingSettings, ClassifierBackbone):
+    """How a classifier is fitted to examples."""
+
+    def fit(self, source: str) -> FewShotClassifier:
+        """Fit a classifier to the examples that `open_support` finds."""
+        from cplsr.classifier.few_shot_classifier import FewShotClassifier
+
+        domain = open_support(source)
+        classifier = FewShotClassifier(
+            self.load_chosen(), self.adapter, batch_size=self.batch_size, workers=self.workers
+        )
+        return classifier.fit(domain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(FittingSettings):
     """Label images from a few examples of each class, and write predictions.csv.
 
     An interrupted run is continued by the same command. Images that cannot be read are rows with an error.
@@ -109,7 +124,14 @@ def main(arguments: list[str]) -> int:
 
 
 def check_request(options: Classify) -> Path:
-    """Refuse what cannot work before anything is loaded; gives the query."""
+    """Check what can be checked before anything is loaded.
+
+    Returns:
+        What to label.
+
+    Raises:
+        InputError: If options are missing, or do not go together.
+    """
     if options.query is None:
         raise InputError("there is nothing to label: give --query FOLDER, an image, or a csv of paths")
     if (options.support is None) == (options.model is None):
@@ -122,33 +144,33 @@ def check_request(options: Classify) -> Path:
                     f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
                 )
     if options.save is not None:
-        from cplsr.classifier.store import check_place
+        from cplsr.classifier.store import check_free
 
-        check_place(options.save)
+        check_free(options.save)
     return options.query
 
 
 def make_classifier(options: Classify) -> FewShotClassifier:
     """Load the saved classifier, or fit one."""
+    if options.model is None:
+        return options.fit(str(options.support))
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
-    if options.model is not None:
-        return FewShotClassifier.load(
-            options.model,
-            backbone=None if options.backbone == AUTO else options.backbone,
-            device=options.device,
-            batch_size=options.batch_size,
-            workers=options.workers,
-        )
-    domain = open_support(str(options.support))
-    classifier = FewShotClassifier(
-        options.load_chosen(), options.adapter, batch_size=options.batch_size, workers=options.workers
+    return FewShotClassifier.load(
+        options.model,
+        backbone=None if options.backbone == AUTO else options.backbone,
+        device=options.device,
+        batch_size=options.batch_size,
+        workers=options.workers,
     )
-    return classifier.fit(domain)
 
 
 def open_support(source: str) -> Domain:
-    """Labeled examples, of two classes at least; what was passed over is named."""
+    """Open labeled examples; files that are passed over are told by a warning.
+
+    Raises:
+        InputError: If they are of less than two classes.
+    """
     import warnings
 
     from cplsr.data.open import open_domain
@@ -165,7 +187,7 @@ def open_support(source: str) -> Domain:
 
 
 def labeled_files(out: Path, query: Path) -> Iterator[tuple[Path, str]]:
-    """The files that got a label, as they can be opened from here."""
+    """List (file, label) of all images that got a label, the paths as they can be opened from here."""
     from cplsr.classifier.csv_run import read_rows
     from cplsr.classifier.query_files import TABLES
 
@@ -176,7 +198,7 @@ def labeled_files(out: Path, query: Path) -> Iterator[tuple[Path, str]]:
 
 
 def summary_text(summary: CsvSummary, out: Path) -> str:
-    """How many of each class, how many unknown, how many errors, how sure."""
+    """Say how many images got each class, how many are unknown or could not be read, and the mean confidence."""
     shown = list(summary.labels.items())[:SHOWN]
     width = max((len(name) for name, _ in shown), default=0)
     lines = [f"{summary.images:,} images, written to {out}"]

@@ -44,7 +44,7 @@ class Doctor(DecodingSettings, EpisodeShape):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `cplsr data ...` and give the exit code."""
+    """Run `cplsr data list` or `cplsr data doctor`, and give the exit code."""
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if verb in ("-h", "--help"):
         print(USAGE, end="")
@@ -73,8 +73,8 @@ def list_data_sets() -> int:
         _print_indented(console, f"in DIR: {entry.layout}")
         _print_indented(console, f"from: {entry.where}")
     console.print("\n[bold]Without a download[/]")
-    for name, recipe in DOMAINS.items():
-        console.print(f"[cyan]procedural:{name}[/]  {recipe.summary}", highlight=False)
+    for name, domain in DOMAINS.items():
+        console.print(f"[cyan]procedural:{name}[/]  {domain.summary}", highlight=False)
     console.print("[cyan]digits[/]  scikit-learn's handwriting", highlight=False)
     console.print("\n[bold]Your own[/]")
     console.print("a folder with one folder per class, a csv of path,label, a folder of parquet files, hf:user/name")
@@ -125,8 +125,8 @@ def _print(console: Console, diagnosis: Diagnosis) -> None:
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
     console.print(Text(diagnosis.name, style="bold"))
     for finding in diagnosis.findings:
-        word, style = marks[finding.verdict]
-        line = Text.assemble((word, style), " ", finding.text)
+        mark, style = marks[finding.verdict]
+        line = Text.assemble((mark, style), " ", finding.text)
         # All lines after the first hang below the text, not below the mark.
         for number, part in enumerate(line.wrap(console, max(20, console.width - 4))):
             console.print(part if number == 0 else Text("    ") + part)

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 def train_demo(options: Demo, console: Console) -> TrainingResult:
-    """Statistics, pseudo-episodes and training, by the demo recipe or in full."""
+    """Train by the demo recipe, or with all that was cut from it (`--full`)."""
     from cplsr.backbones.load import load_backbone
     from cplsr.data.open import open_domain
     from cplsr.training.loop import train
@@ -98,7 +98,7 @@ def train_demo(options: Demo, console: Console) -> TrainingResult:
 
 
 def first_images(domain: Domain, count: int) -> Domain:
-    """The first images of every class."""
+    """Take the first `count` images of every class."""
     import numpy as np
 
     chosen = [np.flatnonzero(domain.labels == label)[:count] for label in range(len(domain.classes))]
@@ -106,7 +106,7 @@ def first_images(domain: Domain, count: int) -> Domain:
 
 
 def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
-    """The frozen backbone and the adapter on the same episodes of every target."""
+    """Measure the frozen backbone and the adapter on the same episodes of every target."""
     from cplsr.backbones.load import load_backbone
     from cplsr.cli.evaluate import show_tables
     from cplsr.data.open import open_domain
@@ -130,7 +130,7 @@ def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
 
 
 def look_inside(options: Demo, result: TrainingResult, console: Console) -> None:
-    """What the projections changed: spread and bound terms from the embeddings at hand, heads, two pictures."""
+    """Analyze what the projections changed, and write it to the folder `analysis`."""
     from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import write_analysis
     from cplsr.backbones.load import load_backbone
@@ -158,7 +158,7 @@ def look_inside(options: Demo, result: TrainingResult, console: Console) -> None
 
 
 def close(results: Results, result: TrainingResult, options: Demo, console: Console) -> None:
-    """Write the page; say in plain words what came of it, and what to try next."""
+    """Write the page, then print what came of it and what to try next."""
     from cplsr.report.page import write_report
 
     page = options.out / "report.html"
@@ -171,7 +171,7 @@ def close(results: Results, result: TrainingResult, options: Demo, console: Cons
 
 
 def outcome(results: Results, result: TrainingResult) -> str:
-    """What was gained or lost, and how much of it may be chance."""
+    """Say what was gained or lost, and how much of it may be chance."""
     better = [row for row in results.paired if row.significant and row.difference > 0]
     worse = [row for row in results.paired if row.significant and row.difference < 0]
     mean = sum(row.difference for row in results.paired) / len(results.paired)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import WARNING, fits, print_plain
 from cplsr.errors import InputError
 from cplsr.files import check_writable
 from cplsr.records.public import public_command
@@ -61,11 +62,11 @@ def main(arguments: list[str]) -> int:
     console = Console()
     show_tables(results, console)
     for flag in results.flags:
-        console.print(f"note: {flag}", style="yellow", highlight=False, markup=False)
+        print_plain(console, f"note: {flag}", WARNING)
     if options.out is not None:
         command = public_command(["cplsr", "evaluate", *arguments])
         replace(results, settings={**results.settings, "command": command}).write(options.out)
-        console.print(f"written to {options.out}", highlight=False, markup=False)
+        print_plain(console, f"written to {options.out}")
     return 0
 
 
@@ -106,7 +107,11 @@ def run(options: Evaluate) -> Results:
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:
-    """What the method does on a support set; refused before anything is measured where there is nothing to do."""
+    """Make what the method does on a support set.
+
+    Raises:
+        InputError: If the method does nothing there that prototypes do not do.
+    """
     from cplsr.cli.train import parse_options
     from cplsr.methods.registry import METHODS, find_method, make_adaptation
 
@@ -121,7 +126,11 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """`NAME=SOURCE` in two; without a name, or where the whole is a path that exists, the name is `None`."""
+    """Split `NAME=SOURCE` in two; without a name, or where the whole is a path that exists, the name is `None`.
+
+    Raises:
+        InputError: If name or source is empty.
+    """
     name, equals, source = text.partition("=")
     if not equals or "/" in name or Path(text).exists():
         return None, text
@@ -131,7 +140,7 @@ def split_name(text: str) -> tuple[str | None, str]:
 
 
 def default_adapter_name(source: str) -> str:
-    """The last part of the path that says something."""
+    """Name an adapter by its path: the last part, or the one before where that is just `adapter`."""
     if source.startswith("hf:"):
         return source.removeprefix("hf:")
     path = Path(source).expanduser()
@@ -141,7 +150,11 @@ def default_adapter_name(source: str) -> str:
 
 
 def adapters_image_size(sources: list[str]) -> int | None:
-    """The image size the adapters were trained at; `None` without adapters."""
+    """Read the image size that adapters were trained at; `None` without adapters.
+
+    Raises:
+        InputError: If they were trained at different sizes.
+    """
     if not sources:
         return None
     from cplsr.adapters.store import read_adapter_info
@@ -154,26 +167,25 @@ def adapters_image_size(sources: list[str]) -> int | None:
 
 
 def show_tables(results: Results, console: Console) -> None:
-    """Accuracies, methods down or, where the screen is too narrow for that, across; paired differences; weak points."""
+    """Print accuracies, paired differences and weak points; on a narrow screen methods are columns."""
     from cplsr.evaluation.published import paper_beside
     from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
 
     beside = paper_beside(results)
     table = whole_accuracy_table(results, beside).to_rich()
-    unlimited = console.options.update(max_width=10_000)
-    if console.measure(table, options=unlimited).maximum > console.width:
+    if not fits(console, table):
         table = whole_accuracy_table(results, beside, methods_down=False).to_rich()
     console.print(table)
     if results.paired:
         console.print(paired_table(results).to_rich())
     for line in weak_points(results):
-        console.print(line, highlight=False, markup=False)
+        print_plain(console, line)
     for remark in beside.remarks:
-        console.print(f"note: {remark}", style="yellow", highlight=False, markup=False)
+        print_plain(console, f"note: {remark}", WARNING)
 
 
 def weak_points(results: Results) -> list[str]:
-    """For each method a line: how far its confidences are off, and the class it recognizes least on each target."""
+    """Say for each method how far its confidences are off, and which class it recognizes least on each target."""
     lines = []
     for method in results.methods:
         errors = [row.ece for row in results.calibration if row.method == method]

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(options: Export) -> Exported:
-    """Load what is to be exported, and write it."""
+    """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
     if options.model is not None:
         return _export_classifier(options, options.model)
@@ -77,7 +77,11 @@ def run(options: Export) -> Exported:
 
 
 def load_source(options: Export) -> Backbone:
-    """The backbone with the adapter on it; what is not given is as it was when the adapter was trained."""
+    """Load the backbone and put the adapter on it; what is not given is as it was when the adapter was trained.
+
+    Raises:
+        InputError: If one of them cannot be loaded.
+    """
     from cplsr.adapters.store import load_adapter, read_adapter_info
     from cplsr.backbones.load import load_backbone
 

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
 
 def gather() -> dict[str, str]:
-    """The facts, in the order they are shown."""
+    """Gather the facts about this machine, in the order they are shown."""
     import torch
     from huggingface_hub.constants import HF_HUB_CACHE
 

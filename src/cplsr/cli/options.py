@@ -1,4 +1,4 @@
-"""From the words of a command line to declared options."""
+"""From the arguments of a command to declared options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from cplsr.declared import Declared
 Options = TypeVar("Options", bound=Declared)
 
 
-def parse(cls: type[Options], verb: str, words: Sequence[str], said: Mapping[str, Any] | None = None) -> Options:
-    """The options of a verb by its words, or by what a recipe says where they are silent.
+def parse(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mapping[str, Any] | None = None) -> Options:
+    """Parse the arguments of a command.
 
-    Nothing is checked before the words and the recipe are put together: one may put right what the other lacks.
+    Nothing is checked before arguments and recipe are put together: one may put right what the other lacks.
+
+    Args:
+        cls: Which options there are.
+        verb: The command, for its help.
+        arguments: What was typed after the command.
+        recipe: Settings that hold where the arguments give none.
+
+    Raises:
+        InputError: If a value is not allowed.
     """
     free: Any = type(cls.__name__, (cls,), {"__post_init__": lambda self: None, "__doc__": cls.__doc__})
-    default = {"default": free(**said)} if said else {}
-    return cls(**vars(tyro.cli(free, args=words, prog=f"cplsr {verb}", **default)))
+    default = {"default": free(**recipe)} if recipe else {}
+    return cls(**vars(tyro.cli(free, args=arguments, prog=f"cplsr {verb}", **default)))

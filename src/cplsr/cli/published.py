@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import fits
 from cplsr.declared import Declared
 from cplsr.errors import InputError
 
@@ -50,10 +51,8 @@ def show(tables: list[Table], form: Format) -> None:
         from rich.console import Console
 
         console = Console()
-        unlimited = console.options.update(max_width=10_000)
         for table in tables:
-            fits = console.measure(table.to_rich(), options=unlimited).maximum <= console.width
-            for part in [table] if fits else by_shot(table):
+            for part in [table] if fits(console, table.to_rich()) else by_shot(table):
                 console.print(part.to_rich())
         return
     writers = {"markdown": "to_markdown", "latex": "to_latex", "csv": "to_csv"}
@@ -61,7 +60,15 @@ def show(tables: list[Table], form: Format) -> None:
 
 
 def table_of(published: PublishedTable, results: Results | None = None) -> Table:
-    """The paper's rows, shot after shot, the best of each column in bold; one's own below them, never in bold."""
+    """Lay out a table of the paper, shot after shot, the best of each column in bold.
+
+    Args:
+        published: The paper's figures.
+        results: Your own, which stand below them and are never bold.
+
+    Raises:
+        InputError: If none of your targets is one of the paper's.
+    """
     from cplsr.report.tables import Cell, Table
 
     with_architecture = any(row.architecture for row in published.rows)
@@ -77,14 +84,14 @@ def table_of(published: PublishedTable, results: Results | None = None) -> Table
     return Table(
         title=published.title,
         columns=(*heads, *published.targets, "average"),
-        rows=tuple((*map(Cell, words), *figures) for words, figures in rows),
+        rows=tuple((*map(Cell, labels), *figures) for labels, figures in rows),
         caption="; ".join(notes),
         left=len(heads),
     )
 
 
 def by_shot(table: Table) -> list[Table]:
-    """A table for each shot, without that column and with intervals below the figures: for a narrow screen."""
+    """Split a table for a narrow screen: one for each shot, without that column, intervals below the figures."""
     shots = list(dict.fromkeys(row[0].text for row in table.rows))
     return [
         replace(
@@ -113,10 +120,10 @@ def _paper_rows(
     best_average = max(row.average for row in rows)
     lines = []
     for row in rows:
-        words = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
+        labels = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
         average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
         cells = [Cell(_figure(row.cells[t]), bold=row.cells[t].accuracy == best[t]) for t in published.targets]
-        lines.append((words, (*cells, Cell(average, bold=row.average == best_average))))
+        lines.append((labels, (*cells, Cell(average, bold=row.average == best_average))))
     return lines
 
 
@@ -135,14 +142,14 @@ def _own_rows(
     source = str(results.settings.get("backbone", {}).get("source", ""))
     lines = []
     for method in results.methods:
-        found = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
-        if not any(found):
+        own_results = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
+        if not any(own_results):
             continue
-        figures = [Cell("" if row is None else _figure(PublishedCell(row.accuracy, row.ci95))) for row in found]
-        known = [row.accuracy for row in found if row is not None]
-        average = f"{sum(known) / len(known):.2f}" if len(known) == len(found) else ""
-        words = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
-        lines.append((words, (*figures, Cell(average))))
+        figures = [Cell("" if row is None else _figure(PublishedCell(row.accuracy, row.ci95))) for row in own_results]
+        known = [row.accuracy for row in own_results if row is not None]
+        average = f"{sum(known) / len(known):.2f}" if len(known) == len(own_results) else ""
+        labels = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
+        lines.append((labels, (*figures, Cell(average))))
     return lines
 
 

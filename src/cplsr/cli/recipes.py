@@ -11,20 +11,32 @@ from cplsr.errors import InputError
 
 
 def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """What a recipe says, if the first word names one, and the words that are left."""
+    """Read the recipe that the first argument names, if it is no option.
+
+    Returns:
+        The settings of the recipe, and the other arguments.
+    """
     if arguments and not arguments[0].startswith("-"):
         return read_recipe(Path(arguments[0]), cls), arguments[1:]
     return {}, arguments
 
 
 def find_recipe(path: Path) -> Path:
-    """The file itself, or the one of that name that comes with the package: `recipes/mini_5shot.toml` is everywhere."""
+    """Find a recipe: the file itself if it exists, else the one of that name that comes with the package."""
     packaged = Path(__file__).parents[1] / "recipes" / path.name
     return packaged if not path.exists() and packaged.is_file() else path
 
 
 def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
-    """The settings in a recipe; a misspelt name or a value of a wrong kind is an error that says so."""
+    """Read the settings in a recipe.
+
+    Args:
+        path: The file, or the name of one that comes with the package.
+        cls: Which settings there are.
+
+    Raises:
+        InputError: If the file cannot be read, a name is misspelt, or a value is of a wrong kind.
+    """
     path = find_recipe(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

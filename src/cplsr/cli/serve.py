@@ -72,21 +72,23 @@ def main(arguments: list[str]) -> int:
 
 
 def check_request(options: Serve) -> None:
-    """Refuse what cannot work before anything is loaded."""
+    """Check what can be checked before anything is loaded.
+
+    Raises:
+        InputError: If gradio is missing, or options do not go together.
+    """
     if installed_version("gradio") is None:
         raise InputError("the web page needs gradio, which is not installed: pip install 'cplsr[app]'")
-    if options.model is not None and options.adapter is not None:
-        raise InputError("--adapter does not go with --model, which has its own: leave it out")
-    if options.model is not None and options.image_size is not None:
-        raise InputError("--image-size does not go with --model, which has its own: leave it out")
-
+    for option in ("adapter", "image_size"):
+        if options.model is not None and getattr(options, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')} does not go with --model, which has its own: leave it out")
     for name in options.allow_host:
         if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
             raise InputError(f"--allow-host {name!r} is no name: give it without http:// and without a port")
 
 
 def load_shared(options: Serve) -> Shared:
-    """The saved classifier with its backbone, or the backbone with its adapter."""
+    """Load the saved classifier with its backbone, or else the backbone with its adapter."""
     from cplsr.app.session import Shared
 
     if options.model is not None:

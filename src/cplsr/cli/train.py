@@ -54,34 +54,47 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
-    said, words = split_recipe(Train, arguments)
-    options = parse(Train, "train", words, {**method_settings(said, words), **said})
+    recipe, rest = split_recipe(Train, arguments)
+    options = parse(Train, "train", rest, {**method_settings(recipe, rest), **recipe})
     return run(options, public_command(["cplsr", "train", *arguments]))
 
 
-def method_settings(said: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Settings that the method brings, by the recipe and the words of the command line; CPLSR's own brings none."""
-    name = last_given("--method", words) or said.get("method", OWN_METHOD)
+def method_settings(recipe: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """The settings that the chosen method brings; CPLSR's own brings none.
+
+    Args:
+        recipe: What the recipe says, the method perhaps.
+        arguments: The unparsed arguments, which beat it.
+    """
+    name = last_given("--method", arguments) or recipe.get("method", OWN_METHOD)
     if name == OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
         return {}
     from cplsr.methods.registry import find_method, starting_settings
 
-    return starting_settings(find_method(name), last_given("--train", words) or said.get("train", "auto"))
+    return starting_settings(find_method(name), last_given("--train", arguments) or recipe.get("train", "auto"))
 
 
-def last_given(flag: str, words: Sequence[str]) -> str | None:
-    """The value of an option among unparsed words, given as `--name value` or `--name=value`."""
-    found = None
-    for word, following in pairwise([*words, ""]):
-        if word == flag:
-            found = following
-        elif word.startswith(f"{flag}="):
-            found = word.removeprefix(f"{flag}=")
-    return found or None
+def last_given(flag: str, arguments: Sequence[str]) -> str | None:
+    """Find the last value of an option among unparsed arguments, given as `--name value` or `--name=value`."""
+    value = None
+    for argument, following in pairwise([*arguments, ""]):
+        if argument == flag:
+            value = following
+        elif argument.startswith(f"{flag}="):
+            value = argument.removeprefix(f"{flag}=")
+    return value or None
 
 
 def run(options: Train, command: str) -> int:
-    """Train, and say what came of it; `command` is kept with the run."""
+    """Train, and print the accuracies.
+
+    Args:
+        options: The options.
+        command: What was typed, which is kept with the run.
+
+    Returns:
+        The exit code.
+    """
     if not options.base:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
     if options.out is None:
@@ -121,11 +134,11 @@ def run(options: Train, command: str) -> int:
         command=command,
     )
     if first:
-        _tell(result, options.select)
+        _print_result(result, options.select)
     return 0
 
 
-def _tell(result: TrainingResult, select: str) -> None:
+def _print_result(result: TrainingResult, select: str) -> None:
     if result.already_finished:
         print(f"{result.folder} is finished already; nothing was done.")
     print(
@@ -136,12 +149,21 @@ def _tell(result: TrainingResult, select: str) -> None:
 
 
 def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Options of an adapter."""
+    """Read options of an adapter; see `parse_options`."""
     return parse_options(texts, "adapter", "sharing=shared")
 
 
 def parse_options(texts: tuple[str, ...], what: str, example: str) -> dict[str, Any]:
-    """`name=value` pairs; a value is a number, a list or true/false where it reads as one, else a word."""
+    """Read `name=value` pairs; a value is a number, a list or true/false where it reads as one, else text.
+
+    Args:
+        texts: The pairs.
+        what: Whose options they are, for the message.
+        example: A right one, for the message.
+
+    Raises:
+        InputError: If a pair is incomplete.
+    """
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
