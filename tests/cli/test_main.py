@@ -87,5 +87,5 @@ def test_a_reader_that_goes_away_is_no_traceback():
 def test_public_names_are_there_and_others_are_not():
     for name in cplsr.__all__:
         assert getattr(cplsr, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No cplsr attribute nothing"):
         cplsr.nothing  # noqa: B018
