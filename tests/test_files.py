@@ -18,8 +18,10 @@ from cplsr.files import (
     csv_cell,
     new_file,
     new_folder,
+    read_sealed,
     text_of_csv_cell,
     write_json,
+    write_sealed,
 )
 
 
@@ -147,3 +149,13 @@ def test_other_texts_and_numbers_stay_as_they_are(text):
 def test_every_text_comes_back_from_its_cell(text):
     assert text_of_csv_cell(csv_cell(text)) == text
     assert csv_cell(text)[:1] not in set("=@\t\r\n")
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "{", '{"sha256": "0", "content": [1, 2]}', "[]", "\ud800"])
+def test_what_is_not_sealed_as_it_was_written_is_noticed(tmp_path, content):
+    path = tmp_path / "sealed.json"
+    write_sealed(path, [1, 2, "ä"])
+    assert read_sealed(path) == [1, 2, "ä"]
+    path.write_text(content, encoding="utf-8", errors="surrogatepass")
+    with pytest.raises(ValueError):  # noqa: PT011 (of whatever kind: the caller makes the file again)
+        read_sealed(path)

@@ -169,7 +169,10 @@ def write_sealed(path: Path | str, content: Any) -> None:
 
 def read_sealed(path: Path | str) -> Any:
     """Read what `write_sealed` wrote; raises `ValueError` where it is anything else, `OSError` where it is missing."""
-    stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
     if isinstance(stored, dict) and stored.keys() == {"sha256", "content"}:
         text = json.dumps(stored["content"])
         if hashlib.sha256(text.encode()).hexdigest() == stored["sha256"]:
