@@ -67,7 +67,7 @@ def test_depth_and_its_blocks_are_read_again(checkpoint_file, support, adapter_f
     assert loaded.embed(support).shape == (12, 128)
     np.testing.assert_array_equal(loaded.predict_proba(support), classifier.predict_proba(support))
     assert loaded.fingerprint == classifier.fingerprint
-    with pytest.raises(InputError, match=r"fitted with layers \[1\], but the backbone given has \[0, 1\]"):
+    with pytest.raises(InputError, match=r"fitted with layers \(1,\), but the backbone given has \(0, 1\)"):
         FewShotClassifier.load(folder, backbone=load_backbone(checkpoint_file, heads=2, pooling="depth"))
 
 

@@ -229,6 +229,6 @@ def test_pipes_bombs_and_scripts_with_the_names_of_images_are_rows_with_a_reason
     errors = {Path(row["path"]).name: row["error"] for row in rows_of(out) if row["error"]}
     assert errors == {
         "bad.jpg": "not an image of a known format",
-        "pipe.jpg": "a folder, pipe or device, not a file",
+        "pipe.jpg": "not a regular file",
         "script.jpg": "not an image of a known format",
     }

@@ -248,4 +248,4 @@ def test_an_adapter_trained_on_the_class_token_is_read_at_every_block(depth_back
     assert results.flags == ("CP was trained with another pooling than it is evaluated with: cls, not depth",)
     assert results.settings["backbone"]["pooled_layers"] == (0, 1)
     adapted = accuracies(load_adapter(depth_backbone(), path), plain_domain(), 3)
-    assert results.row("CP", "one", 3).accuracy == pytest.approx(adapted.mean())
+    assert results.row("CP depth", "one", 3).accuracy == pytest.approx(adapted.mean())

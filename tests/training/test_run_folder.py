@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from oracles.report_inputs import BACKBONE
 
 from cplsr.errors import InputError
 from cplsr.files import only_writer
@@ -140,7 +141,8 @@ def test_a_folder_has_one_writer_until_that_is_killed(tmp_path: Path):
         holder.kill()
         holder.communicate()
     with only_writer(tmp_path / "run"):
-        RunFolder(tmp_path / "run").begin({"settings": {}}, resume=False)
+        description = {"settings": {}, "adapter": {"kind": "full"}, "backbone": BACKBONE, "data": {}, "versions": {}}
+        RunFolder(tmp_path / "run").begin(description, resume=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
 
+from cplsr.data.image_file import require_regular
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 from cplsr.files import read_sealed, write_sealed
@@ -67,11 +67,10 @@ def look_at_files(root: str, paths: Sequence[str]) -> list[LookedAt]:
 def _look(path: str, full_path: str) -> LookedAt:
     try:
         status = os.stat(full_path)  # noqa: PTH116
+        require_regular(status)
     except OSError as error:
         return LookedAt(path, full_path, [], problem=error.strerror or str(error))
     version = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-    if not stat.S_ISREG(status.st_mode):
-        return LookedAt(path, full_path, version, problem="not a regular file")
     return LookedAt(path, full_path, version, problem=None if status.st_size else "0 bytes")
 
 

@@ -45,7 +45,7 @@ def is_image_name(name: str) -> bool:
 def require_regular(status: os.stat_result) -> None:
     """Refuse what is no file, with an `OSError`: opening a pipe waits for ever, and a device has no end."""
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "a folder, pipe or device, not a file")
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def read_image(source: str | Path | bytes, max_pixels: int | None = None) -> Image.Image:

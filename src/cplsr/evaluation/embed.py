@@ -144,8 +144,8 @@ def embed_pixels(
 
 
 def embed_decoded(
-    backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "batch"]]]
-) -> Iterator[Float32[ndarray, "batch dim"]]:
+    backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "_"]]]
+) -> Iterator[Float32[ndarray, "_ dim"]]:
     """Embed batches of images that are decoded already, turned by multiples of 90°.
 
     Args:
