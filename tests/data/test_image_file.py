@@ -79,7 +79,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, monkeypatch: pytest.Monke
     with socket.socket(socket.AF_UNIX) as server, not_for_ever():
         server.bind("socket.png")
         for name in ("pipe.jpg", "endless.png", "socket.png"):
-            with pytest.raises(UnreadableImageError, match="not a file"):
+            with pytest.raises(UnreadableImageError, match="not a regular file"):
                 read_image(tmp_path / name)
             with pytest.raises(OSError, match="not a file"):
                 identity(tmp_path / name)
