@@ -229,3 +229,11 @@ def test_contents_and_clear(cache):
     assert cache.clear() == sum(model.bytes for model in models.values()) > 0
     assert cache.contents() == []
     assert not cache.read(KEY, NAMES, 8)[0].any()
+
+
+def test_damaged_settings_of_a_model_are_as_good_as_none(tmp_path):
+    cache = EmbeddingCache(tmp_path)
+    cache.write(KEY, ["a"], VECTORS[:1])
+    (settings,) = tmp_path.glob("*/*.json")
+    settings.write_text('{"source": "\\ud800"}')
+    assert [model.settings for model in cache.contents()] == [{}]

@@ -23,7 +23,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as tensor_bytes
 
+from cplsr.declared import read_record
 from cplsr.environment import cache_folder
+from cplsr.errors import InputError
 from cplsr.files import UnwritableError, new_file, write_json
 
 if TYPE_CHECKING:
@@ -175,8 +177,8 @@ def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], F
 
 def _describe(folder: Path) -> CachedModel:
     try:
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        settings: dict[str, object] = read_record(folder / SETTINGS, dict, "settings of embeddings")
+    except InputError:
         settings = {}
     images: set[bytes] = set()
     files = size = 0
@@ -187,7 +189,7 @@ def _describe(folder: Path) -> CachedModel:
             continue
         images.update(digest.tobytes() for digest in digests)
         files, size = files + 1, size + file.stat().st_size
-    return CachedModel(settings if isinstance(settings, dict) else {}, len(images), files, size)
+    return CachedModel(settings, len(images), files, size)
 
 
 def _checksum(content: bytes) -> str:
