@@ -146,6 +146,15 @@ def new_folder(path: Path | str) -> Iterator[Path]:
                     shutil.rmtree(leftover, ignore_errors=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the files and folders that killed processes left half-written in a folder that nobody else writes to."""
+    for leftover in folder.glob(f".*{PARTIAL}"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
 def access_like_folder(path: Path | str) -> None:
     """Let whoever may read a folder read this file in it: safetensors writes files that only their owner can open."""
     path = Path(path)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file, writing
+from cplsr.files import new_file, remove_leftovers, writing
 from cplsr.records.run import METRICS, RUN, TrainingRun
 from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
@@ -82,8 +82,9 @@ class RunFolder:
     def finish(self, **results: Any) -> None:
         """Add the results to run.json; the states, and what killed processes left half-written, are of no more use."""
         replace(TrainingRun.read(self.path), **results, finished=True).write(self.path)
-        for file in (self.path / STATE, self.path / PREVIOUS, *self.path.glob(".*.partial")):
+        for file in (self.path / STATE, self.path / PREVIOUS):
             file.unlink(missing_ok=True)
+        remove_leftovers(self.path)
 
     def results(self) -> TrainingRun:
         """What run.json says."""
