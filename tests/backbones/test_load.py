@@ -211,3 +211,13 @@ def test_weights_that_are_missing_from_a_folder_are_not_made_up(tmp_path: Path, 
     save_file({name: t for name, t in tensors.items() if ".0." not in name}, file, metadata={"format": "pt"})
     with pytest.raises(InputError, match="would be random"):
         load_backbone(tmp_path / "folder")
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x80\x02.", b"\x80\x02]s.", b"\x80\x02X\xff\xff\xff\x7f", b"\x00" * 100, b"PK\x03\x04"]
+)
+def test_bytes_that_are_no_checkpoint_are_a_sentence_whatever_the_reader_makes_of_them(tmp_path: Path, content: bytes):
+    path = tmp_path / "vit.pth"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="checkpoint|more than tensors"):
+        load_backbone(path, heads=2)
