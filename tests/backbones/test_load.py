@@ -219,5 +219,5 @@ def test_weights_that_are_missing_from_a_folder_are_not_made_up(tmp_path: Path, 
 def test_bytes_that_are_no_checkpoint_are_a_sentence_whatever_the_reader_makes_of_them(tmp_path: Path, content: bytes):
     path = tmp_path / "vit.pth"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="checkpoint|more than tensors"):
+    with pytest.raises(InputError, match=r"checkpoint|more than tensors"):
         load_backbone(path, heads=2)
