@@ -38,7 +38,7 @@ demo: $(PACKAGE)
 test: check
 	$(BIN)/python -m pytest -n 2 -m "not soak"
 
-EXACT := $(BIN)/python -m pytest -n 2 -m "exact and not soak" --ignore tests/data --ignore tests/app
+EXACT := $(BIN)/python -m pytest -n 2 -m "exact and not soak" tests/adapters tests/backbones tests/episodes tests/evaluation tests/training
 processors: $(STAMP)
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(EXACT)
 	ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 $(EXACT)
