@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from cplsr.errors import InputError
-from cplsr.files import new_file, remove_leftovers, writing
+from cplsr.files import PARTIAL, new_file, remove_leftovers, writing
 from cplsr.records.run import METRICS, RUN, TrainingRun
 from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
@@ -59,7 +59,7 @@ class RunFolder:
         A folder with something in it is only ever touched with `resume`, and only by the run that made it.
         """
         new = TrainingRun(**description)
-        leftovers = (".lock", ".partial")  # of a run that was killed before it wrote its first file
+        leftovers = (".lock", PARTIAL)  # of a run that was killed before it wrote its first file
         occupied = self.path.exists() and (
             not self.path.is_dir() or any(not entry.name.endswith(leftovers) for entry in self.path.iterdir())
         )
