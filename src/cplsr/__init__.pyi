@@ -10,8 +10,8 @@ from .adapters.store import save_adapter as save_adapter
 from .analysis.analyze import analyze as analyze
 from .backbones.backbone import Backbone as Backbone
 from .backbones.load import load_backbone as load_backbone
+from .classifier.embedding_classifier import EmbeddingClassifier as EmbeddingClassifier
 from .classifier.few_shot_classifier import FewShotClassifier as FewShotClassifier
-from .classifier.prototype_classifier import PrototypeClassifier as PrototypeClassifier
 from .data.domain import Domain as Domain
 from .data.open import open_domain as open_domain
 from .episodes.sampling import EpisodeSampler as EpisodeSampler

@@ -7,6 +7,7 @@ import pytest
 
 from cplsr.backbones.load import load_backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 
 
@@ -38,14 +39,15 @@ def test_what_is_loaded_answers_the_same(saved, support):
 @pytest.mark.parametrize("labels", [["b", "a", "é\n"], [3, 1, 2], [0.0, 2.0, 1.0], [True, False, True]])
 def test_labels_keep_their_kind(backbone, tmp_path, labels):
     vectors = np.random.default_rng(0).normal(size=(3, 64))
-    classifier = FewShotClassifier(backbone, temperature=11.0, prototype="mean_of_normalized").fit(vectors, labels)
+    head = Prototypes("mean_of_normalized")
+    classifier = FewShotClassifier(backbone, temperature=11.0, head=head).fit(vectors, labels)
 
     loaded = FewShotClassifier.load(classifier.save(tmp_path / "model"))
 
     assert loaded.classes_.tolist() == sorted(set(labels))
     assert loaded.classes_.dtype.kind == classifier.classes_.dtype.kind
     np.testing.assert_array_equal(loaded.predict_proba(vectors), classifier.predict_proba(vectors))
-    assert (loaded.temperature, loaded.prototype) == (11.0, "mean_of_normalized")
+    assert (loaded.temperature, loaded.head) == (11.0, head)
 
 
 def test_the_embedded_backbone_is_found_again(support, tmp_path):

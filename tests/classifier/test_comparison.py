@@ -1,22 +1,23 @@
-"""Prototypes beside logistic regression and nearest neighbors."""
+"""The classifier's own head beside others."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from cplsr.classifier import comparison
-from cplsr.classifier.comparison import compare_methods, held_out_splits
+from cplsr.classifier import leave_one_out
+from cplsr.classifier.comparison import compare_methods
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.classifier.leave_one_out import held_out_splits
 
 
 def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_folder):
     (support / "red" / "0.png").rename(support / "blue" / "moved.png")
-    classifier = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)
+    classifier = FewShotClassifier(backbone, adapter_folder, head="prototypes", workers=0).fit(support)
 
     scores = compare_methods(classifier)
 
     assert [score.method for score in scores] == [
-        "prototypes, frozen", "prototypes, adapter", "logistic regression", "5 nearest neighbors"
+        "prototypes, adapter (in use)", "prototypes, frozen", "logistic regression", "nearest neighbors"
     ]  # fmt: skip
     assert {len(score.right) for score in scores} == {12}
     vectors = classifier.head_.support_ / np.linalg.norm(classifier.head_.support_, axis=1, keepdims=True)
@@ -27,13 +28,13 @@ def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_fo
         assert scores[2].right[row] == (answer[0] == labels[row])
     assert not all(score.right.all() for score in scores)
     frozen = compare_methods(FewShotClassifier(backbone, workers=0).fit(support))
-    assert [score.method for score in frozen][:2] == ["prototypes, frozen", "logistic regression"]
-    np.testing.assert_array_equal(frozen[0].right, scores[0].right)
+    assert [score.method for score in frozen][:2] == ["ridge, frozen (in use)", "prototypes of the last class token"]
+    np.testing.assert_array_equal(frozen[1].right, scores[1].right)
 
 
 @pytest.mark.parametrize("limit", [60, 5])
 def test_each_image_is_held_out_once_and_single_ones_never(monkeypatch, limit):
-    monkeypatch.setattr(comparison, "LEAVE_ONE_OUT_IMAGES", limit)
+    monkeypatch.setattr(leave_one_out, "LEAVE_ONE_OUT_IMAGES", limit)
     labels = np.array([0, 0, 0, 1, 1, 1, 2, 3, 3, 3])
 
     splits = list(held_out_splits(labels, 4))
@@ -51,4 +52,4 @@ def test_without_anything_to_leave_out_there_is_nothing_to_compare(backbone, sup
 
     scores = compare_methods(FewShotClassifier(backbone, workers=0).fit(paths, ["red", "blue"]))
 
-    assert [(score.method, score.accuracy.of) for score in scores] == [("prototypes, frozen", 0)]
+    assert [(score.method, score.accuracy.of) for score in scores] == [("ridge, frozen (in use)", 0)]

@@ -64,7 +64,7 @@ def test_all_forms_of_images_give_the_same_answer(classifier, support, backbone)
     labels = [path.parent.name for path in paths]
     for form in (paths, images, pixels, forms["embeddings"]):
         again = FewShotClassifier(backbone, workers=0).fit(form, labels)
-        np.testing.assert_allclose(again.prototypes_, classifier.prototypes_, atol=1e-5)
+        np.testing.assert_allclose(again.head_.prototypes_, classifier.head_.prototypes_, atol=1e-5)
 
 
 def test_classes_come_and_go(classifier, backbone, support, tmp_path):
@@ -87,12 +87,17 @@ def test_classes_come_and_go(classifier, backbone, support, tmp_path):
     assert blue_and_red.counts_.tolist() == [4, 4, 1]
 
 
+def two_images(support):
+    return [support / "red" / "0.png", support / "blue" / "0.png"], ["red", "blue"]
+
+
 def test_one_image_per_class_and_partial_fit_from_nothing(backbone, support):
     single = FewShotClassifier(backbone, workers=0)
     single.partial_fit([support / "red" / "0.png"], ["red"]).partial_fit([support / "blue" / "0.png"], ["blue"])
 
     assert single.predict([support / "red" / "1.png", support / "blue" / "1.png"]).tolist() == ["red", "blue"]
-    assert single.temperature_ == 20.0
+    assert single.temperature_ == 12.0
+    assert FewShotClassifier(backbone, head="prototypes").fit(*two_images(support)).temperature_ == 20.0
     assert single.evaluate_support().accuracy.value is None
     assert "No class has two images" in single.evaluate_support().expectation()
 
@@ -170,8 +175,8 @@ def test_the_adapter_is_compared_with_the_frozen_backbone(backbone, support, ada
     adapted = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)
 
     assert adapted.adapter_kind_ == "coalescent"
-    np.testing.assert_allclose(adapted.frozen_head().prototypes_, frozen.prototypes_, atol=1e-5)
-    assert not np.allclose(adapted.prototypes_, frozen.prototypes_, atol=1e-3)
+    np.testing.assert_allclose(adapted.frozen_head().prototypes_, frozen.head_.prototypes_, atol=1e-5)
+    assert not np.allclose(adapted.head_.prototypes_, frozen.head_.prototypes_, atol=1e-3)
     comparison = adapted.evaluate_support().comparison
     assert (comparison.frozen.of, comparison.adapter.of) == (12, 12)
     assert comparison.recommended == "no clear difference"

@@ -56,7 +56,7 @@ def test_the_closed_form_is_the_definition(kind, seed, counts):
     assert sorted(rows) == [i for i in range(len(labels)) if counts[labels[i]] >= 2]
     for place, row in enumerate(rows):
         expected = slow_leave_one_out(support, labels, len(counts), row, kind)
-        np.testing.assert_allclose(judged.cosines[place], expected, atol=1e-10)
+        np.testing.assert_allclose(judged.scores[place], expected, atol=1e-10)
 
 
 def test_chunks_cover_all_images_in_order(monkeypatch):
@@ -65,11 +65,11 @@ def test_chunks_cover_all_images_in_order(monkeypatch):
     whole = leave_one_out(support, labels, sums, judgeable(labels, 4))
     monkeypatch.setattr(module, "CHUNK_ENTRIES", 8)
 
-    parts = list(leave_one_out_in_chunks(support, labels, sums))
+    parts = list(leave_one_out_in_chunks(support, labels, 4))
 
     assert [len(part.rows) for part in parts] == [2, 2, 2, 2, 1]
     np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), whole.rows)
-    np.testing.assert_allclose(np.concatenate([part.cosines for part in parts]), whole.cosines, atol=1e-14)
+    np.testing.assert_allclose(np.concatenate([part.scores for part in parts]), whole.scores, atol=1e-14)
 
 
 def test_calibration_looks_at_a_bounded_even_sample(monkeypatch):
@@ -100,7 +100,7 @@ def test_own_cosines_are_raised_to_those_of_a_whole_class(kind):
         signal = max(length - variance / n, 0.05 * length)
         factor = ((signal + variance / (n - 1)) / (signal + variance / n)) ** 0.5
         for other in range(4):
-            expected = judged.cosines[place, other]
+            expected = judged.scores[place, other]
             if other == label:
                 expected = min(1.0, expected * factor)
             assert raised[place, other] == pytest.approx(expected, abs=1e-12)
@@ -115,7 +115,7 @@ def test_the_raised_cosines_are_those_of_new_images():
         labels = np.zeros(2, dtype=np.int64)
         sums = support.sum(axis=0, keepdims=True)
         judged = leave_one_out(support, labels, sums, np.arange(2))
-        left_out.append(judged.cosines.mean())
+        left_out.append(judged.scores.mean())
         raised.append(as_if_whole(judged, support, labels, sums).mean())
         query = mean + 1.5 * generator.normal(size=64)
         new.append(query @ sums[0] / np.linalg.norm(query) / np.linalg.norm(sums))

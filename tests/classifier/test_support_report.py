@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.support_report import (
     FrozenComparison,
     Share,
@@ -15,6 +15,7 @@ from cplsr.classifier.support_report import (
     report_on_support,
     wilson_interval,
 )
+from cplsr.episodes.heads.prototypes import Prototypes
 
 
 def fitted(seed=0, counts=(6, 6, 6, 1), spread=0.2, **options):
@@ -22,7 +23,7 @@ def fitted(seed=0, counts=(6, 6, 6, 1), spread=0.2, **options):
     y = np.repeat([f"class {k}" for k in range(len(counts))], counts)
     centers = generator.normal(size=(len(counts), 8))
     X = np.repeat(centers, counts, axis=0) + spread * generator.normal(size=(len(y), 8))
-    return PrototypeClassifier(**options).fit(X, y), X, y
+    return EmbeddingClassifier(**options).fit(X, y), X, y
 
 
 def names_of(y):
@@ -48,14 +49,14 @@ def test_nothing_counted_is_nothing_known():
 
 @pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
 def test_accuracy_and_confusions_are_what_refitting_without_each_image_gives(kind):
-    head, X, y = fitted(spread=1.2, prototype=kind)
+    head, X, y = fitted(spread=1.2, head=Prototypes(kind))
     wrong = {}
     right = 0
     for row in range(len(y)):
         if (y == y[row]).sum() < 2:
             continue
         others = np.arange(len(y)) != row
-        answer = PrototypeClassifier(prototype=kind).fit(X[others], y[others]).predict(X[row : row + 1])[0]
+        answer = EmbeddingClassifier(Prototypes(kind)).fit(X[others], y[others]).predict(X[row : row + 1])[0]
         right += answer == y[row]
         if answer != y[row]:
             wrong[y[row], answer] = wrong.get((y[row], answer), 0) + 1
@@ -76,7 +77,7 @@ def test_a_planted_mistake_is_found():
     _, X, y = fitted(counts=(8, 8, 8))
     y = y.copy()
     y[3] = "class 2"
-    head = PrototypeClassifier().fit(X, y)
+    head = EmbeddingClassifier().fit(X, y)
 
     report = report_on_support(head, names_of(y))
 
@@ -103,7 +104,7 @@ def test_a_sound_set_has_nothing_doubtful():
 def test_the_comparison_is_paired_and_honest():
     good, X, y = fitted(counts=(8, 8, 8), spread=0.05)
     noise = np.random.default_rng(1).normal(size=X.shape)
-    bad = PrototypeClassifier().fit(noise, y)
+    bad = EmbeddingClassifier().fit(noise, y)
 
     better = compare_with_frozen(judge_support(bad), judge_support(good))
     worse = compare_with_frozen(judge_support(good), judge_support(bad))

@@ -15,7 +15,7 @@ from cplsr.adapters.attach import attach
 from cplsr.adapters.base import Adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
-from cplsr.export.to_onnx import PrototypeHead, export_onnx
+from cplsr.export.to_onnx import LinearHead, export_onnx
 
 
 def changed(backbone, kind, **options):
@@ -54,6 +54,11 @@ def test_a_folded_adapter_quietly(tmp_path: Path, backbone, capfd, recwarn):
     assert not recwarn.list
 
 
+def prototype_head(classes, prototypes):
+    units = prototypes / prototypes.norm(dim=1, keepdim=True)
+    return LinearHead(classes, torch.ones(prototypes.shape[1]), units.T, torch.zeros(len(classes)), temperature=7.0)
+
+
 @pytest.mark.parametrize("kind", ["attn_scale", "soft_prompts"])
 def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_path: Path, checkpoint_file, kind):
     """Probabilities are those of softmax(temperature · cos), written out here."""
@@ -62,7 +67,7 @@ def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_
         kind,
     )
     prototypes = torch.randn(3, 64, generator=torch.Generator().manual_seed(2))
-    head = PrototypeHead(("Käfer", "a, b", "c"), prototypes, temperature=7.0)
+    head = prototype_head(("Käfer", "a, b", "c"), prototypes)
     done = export_onnx(backbone, tmp_path / "x.onnx", raw_pixels=True, head=head)
     assert not done.merged
     told = metadata(done.path)
@@ -83,7 +88,7 @@ def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_
 def test_depth_embeddings_and_a_classifier_on_them(tmp_path: Path, all_families, family, kind, layers):
     backbone = changed(load_backbone(all_families[family], pooling="depth", layers=layers), kind)
     prototypes = torch.randn(3, backbone.embedding_dim, generator=torch.Generator().manual_seed(2))
-    head = PrototypeHead(("a", "b", "c"), prototypes, temperature=7.0)
+    head = prototype_head(("a", "b", "c"), prototypes)
     images = torch.randn(5, 3, 32, 32)
     embeddings = backbone(images).detach()
     assert relative_error(run(export_onnx(backbone, tmp_path / "x.onnx").path, images), embeddings) < 1e-4
@@ -122,8 +127,8 @@ def test_a_graph_for_one_batch_size_only_is_not_written(tmp_path: Path, backbone
 
 
 def test_prototypes_that_do_not_fit_are_refused_before_the_work(tmp_path: Path, backbone):
-    head = PrototypeHead(("a", "b"), torch.ones(2, 63), temperature=1.0)
-    with pytest.raises(InputError, match=r"\(2, 63\).*\(2, 64\)"):
+    head = prototype_head(("a", "b"), torch.ones(2, 63))
+    with pytest.raises(InputError, match=r"\(63, 2\).*\(64, 2\)"):
         export_onnx(backbone, tmp_path / "x.onnx", head=head)
 
 

@@ -100,7 +100,12 @@ class Backbone(nn.Module):
     @property
     def embedding_dim(self) -> int:
         """How many numbers an embedding has; `dim` is the width of a token."""
-        return self.dim * len(self.pooled_layers) * (2 if self.pooling == "depth" else 1)
+        return self.dim * self.embedding_parts
+
+    @property
+    def embedding_parts(self) -> int:
+        """Of how many equal parts of their own length an embedding consists: two for each block with `depth`, or 1."""
+        return 2 * len(self.pooled_layers) if self.pooling == "depth" else 1
 
     @property
     def blocks(self) -> list[Block]:

@@ -31,6 +31,7 @@ def prepared_backbone(
     adapter: str | Path | None = None,
     *,
     image_size: int | None = None,
+    pooling: str = "cls",
     device: str = "auto",
     precision: str = "fp32",
 ) -> Backbone:
@@ -42,6 +43,7 @@ def prepared_backbone(
         adapter: Adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
             carries, or the one packaged with the embedded backbone.
         image_size: See `load_backbone`. Default: the size the adapter was trained at.
+        pooling: See `load_backbone`; `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
         device: See `load_backbone`.
         precision: See `load_backbone`.
 
@@ -50,11 +52,13 @@ def prepared_backbone(
     """
     info = None if adapter is None or str(adapter) == FROZEN else read_adapter_info(adapter)
     if isinstance(backbone, Backbone):
-        _check_size(backbone, image_size)
+        _check_own(backbone, "image_size", image_size)
+        _check_own(backbone, "pooling", None if pooling == "auto" else pooling)
         own = sharing_weights(backbone)
     else:
         size = image_size or (None if info is None else info.backbone["image_size"])
-        load = partial(load_backbone, image_size=size, device=device, precision=precision)
+        read = "depth" if pooling == "auto" else pooling
+        load = partial(load_backbone, image_size=size, pooling=read, device=device, precision=precision)
         own = load_default(load) if backbone is None else load(backbone)
     if adapter is None and own.adapter is None:
         info = _packaged_adapter(own)
@@ -151,9 +155,10 @@ def _packaged_adapter(backbone: Backbone) -> AdapterInfo | None:
     return info if same else None
 
 
-def _check_size(backbone: Backbone, image_size: int | None) -> None:
-    if image_size is not None and image_size != backbone.image_size:
+def _check_own(backbone: Backbone, name: str, wanted: int | str | None) -> None:
+    own = getattr(backbone, name)
+    if wanted is not None and wanted != own:
         raise InputError(
-            f"image_size={image_size} was given with a backbone loaded for {backbone.image_size} px: load it with "
-            f"image_size={image_size}, or give its source instead"
+            f"{name}={wanted!r} was given with a backbone loaded with {own!r}: load it with {name}={wanted!r}, or give "
+            "its source instead"
         )

@@ -1,28 +1,31 @@
-"""Prototypes beside the usual classifiers on the same embeddings, each support image predicted without itself."""
+"""Other heads beside the classifier's own on the same support images, each image judged by the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool
 from numpy import ndarray
 
-from cplsr.classifier.leave_one_out import judgeable
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.leave_one_out import LEAVE_ONE_OUT_IMAGES
 from cplsr.classifier.support_report import Share, judge_support
-from cplsr.episodes.prototypes import unit
+from cplsr.episodes.heads import Head
+from cplsr.episodes.heads.auto import Reading
+from cplsr.episodes.heads.knn import Knn
+from cplsr.episodes.heads.logistic import Logistic
+from cplsr.episodes.heads.prototypes import Prototypes
 
 if TYPE_CHECKING:
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
-LEAVE_ONE_OUT_IMAGES = 60
-"""Up to so many images are left out one by one; refitting for each of thousands would take hours, so folds follow."""
-FOLDS = 10
-LEFT_OUT = "each image left out in turn"
-NEIGHBORS = 5
+PEERS: dict[str, Head] = {
+    # Vectors of length one differ little, so the usual C = 1 would hardly fit them at all.
+    "logistic regression": Logistic(C=100.0),
+    "nearest neighbors": Knn(),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +35,10 @@ class MethodScore:
     Attributes:
         method: Its name.
         right: For each image whose class has another one, whether it was recognized; the same images for all methods.
-        how: How the images were left out, in words.
     """
 
     method: str
     right: Bool[ndarray, "images"]
-    how: str
 
     @property
     def accuracy(self) -> Share:
@@ -46,70 +47,31 @@ class MethodScore:
 
 
 def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
-    """Score prototypes on the frozen backbone and with the adapter, then logistic regression and nearest neighbors.
+    """Score the classifier's own head, the same without the adapter, the paper's head, and two that are well known.
 
-    The last two see the embeddings that the classifier itself uses, scaled to length one.
+    The paper's head reads the last class token, the others what the classifier reads.
     """
-    head, frozen = classifier.head_, classifier.frozen_head()
-    scores = []
+    own, frozen = classifier.head_, classifier.frozen_head()
+    model = "adapter" if classifier.adapter_kind_ else "frozen"
+    scores = [MethodScore(f"{own.choice_.head.name}, {model} (in use)", judge_support(own).right)]
     if frozen is not None:
-        scores.append(MethodScore("prototypes, frozen", judge_support(frozen).right, LEFT_OUT))
-    own = "prototypes, adapter" if classifier.adapter_kind_ else "prototypes, frozen"
-    scores.append(MethodScore(own, judge_support(head).right, LEFT_OUT))
-    if len(head.classes_) > 1 and len(scores[0].right):
-        scores.extend(_peers(head))
-    return tuple(scores)
+        scores.append(MethodScore(f"{frozen.choice_.head.name}, frozen", judge_support(frozen).right))
+    if len(own.classes_) < 2 or not len(scores[0].right):
+        return tuple(scores)
+    if not (isinstance(own.choice_.head, Prototypes) and own.choice_.reading.decay is None):
+        scores.append(MethodScore("prototypes of the last class token", _right(own, Prototypes(), None)))
+    return (*scores, *(MethodScore(name, _right(own, head, own.choice_.reading.decay)) for name, head in PEERS.items()))
 
 
-def _peers(head: PrototypeClassifier) -> list[MethodScore]:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
-
-    vectors, labels = unit(head.support_), head.support_labels_
-    splits = list(held_out_splits(labels, len(head.classes_)))
-    rows = judgeable(labels, len(head.classes_))
-    how = LEFT_OUT if len(splits) == len(rows) else f"{len(splits)} stratified folds"
-    neighbors = min(NEIGHBORS, *(len(train) for train, _ in splits))
-    methods: dict[str, Any] = {
-        # Vectors of length one differ little, so the usual C=1 would hardly fit them at all.
-        "logistic regression": LogisticRegression(C=100.0, max_iter=1000),
-        f"{neighbors} nearest neighbors": KNeighborsClassifier(neighbors, weights="distance", metric="cosine"),
-    }
-    return [MethodScore(name, _held_out_right(model, vectors, labels, splits), how) for name, model in methods.items()]
+def how_left_out(images: int) -> str:
+    """Say how images were left out where a head has to be fitted again for it."""
+    each = "each image left out in turn"
+    return each if images <= LEAVE_ONE_OUT_IMAGES else f"{each}; logistic and nearest neighbors: stratified folds"
 
 
-def held_out_splits(
-    labels: Int64[ndarray, "images"], classes: int
-) -> Iterator[tuple[Int64[ndarray, "train"], Int64[ndarray, "test"]]]:
-    """Split the support images so that each whose class has another one is held out once.
-
-    Where there are few, each is held out alone, else in stratified folds. The only image of a class is always in
-    training: without it the class would not exist.
-
-    Yields:
-        Positions of the images to train on, and of those held out.
-    """
-    from sklearn.model_selection import LeaveOneOut, StratifiedKFold
-
-    rows = judgeable(labels, classes)
-    single = np.setdiff1d(np.arange(len(labels)), rows)
-    if len(rows) <= LEAVE_ONE_OUT_IMAGES:
-        folds = LeaveOneOut().split(rows)
-    else:
-        smallest = int(np.bincount(labels[rows], minlength=classes)[np.unique(labels[rows])].min())
-        folds = StratifiedKFold(min(FOLDS, smallest), shuffle=True, random_state=0).split(rows, labels[rows])
-    for train, test in folds:
-        yield np.concatenate((rows[train], single)), rows[test]
-
-
-def _held_out_right(
-    model: Any, vectors: ndarray, labels: ndarray, splits: list[tuple[ndarray, ndarray]]
-) -> Bool[ndarray, "images"]:
-    from sklearn.base import clone
-
-    right = np.zeros(len(labels), dtype=bool)
-    held_out = np.zeros(len(labels), dtype=bool)
-    for train, test in splits:
-        right[test] = clone(model).fit(vectors[train], labels[train]).predict(vectors[test]) == labels[test]
-        held_out[test] = True
-    return right[held_out]
+def _right(own: EmbeddingClassifier, head: Head, decay: float | None) -> Bool[ndarray, "images"]:
+    """Which images another head recognizes."""
+    weights = np.sqrt(Reading(decay).weights(own.parts).numpy())
+    vectors = own.support_ * np.repeat(weights, own.n_features_in_ // own.parts)
+    other = EmbeddingClassifier(head).fit(vectors, own.classes_[own.support_labels_])
+    return judge_support(other).right

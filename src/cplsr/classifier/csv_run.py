@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from cplsr.classifier.embedding_classifier import check_rejection
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.prediction import Prediction
-from cplsr.classifier.prototype_classifier import check_rejection
 from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing

@@ -33,7 +33,7 @@ class Explanation:
     Attributes:
         label: The likeliest class.
         confidence: Its probability.
-        out_of_domain: How unlike the support images the image is, 0 to 1; see `PrototypeClassifier`.
+        out_of_domain: How unlike the support images the image is, 0 to 1; see `EmbeddingClassifier`.
         neighbors: The most similar support images, the nearest first.
         attention: How much the class token attends to each patch in the last block, mean over the heads, g × g patches.
         overlay: The image as the backbone sees it (resized and cropped), the attended parts in red.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, without_adapter
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier, check_rejection
 from cplsr.classifier.explanation import Explanation, Neighbor, as_bytes, class_token_attention, nearest, overlay
 from cplsr.classifier.pictures import (
     Embedded,
@@ -29,19 +28,18 @@ from cplsr.classifier.pictures import (
     single_pixels,
 )
 from cplsr.classifier.prediction import Prediction, predictions_of
-from cplsr.classifier.prototype_classifier import PrototypeClassifier, check_rejection, named
+from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
-from cplsr.data.domain import Domain
-from cplsr.data.open import open_domain
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.settings.backbone import ClassifierPooling
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):
     """Classify images from a few examples (support images) of each class; a scikit-learn estimator.
 
-    A frozen vision transformer turns every image into a vector, each class becomes the mean of its vectors (its
-    prototype), and an image gets the class whose prototype is nearest, with a calibrated probability.
+    A frozen vision transformer turns every image into a vector, a small head learns the classes from those of the
+    support images, and an image gets the likeliest class, with a calibrated probability.
 
     In every method, images are a folder, one path, a list of paths, PIL images or uint8 arrays (height, width, 3), a
     `Domain`, pixels as the backbone takes them (tensors), or embeddings (2-D floats of the backbone's width).
@@ -51,8 +49,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             the local hub cache or can be downloaded, else the small embedded one, with a warning.
         adapter: Adapter folder, run folder or hub id; `"frozen"` for none. Default: the one a loaded backbone carries,
             or the one packaged with the embedded backbone.
-        temperature: See `PrototypeClassifier`.
-        prototype: See `PrototypeClassifier`.
+        head: A head or its name (see `cplsr.episodes.heads`), `prototypes` being the paper's. `auto` is ridge
+            regression whose penalty is found by leaving out each support image in turn.
+        pooling: What is read of the backbone: `cls` (the last class token, as in the paper), `mean`, or `depth` (class
+            token and patch mean of every block). `auto` reads all blocks, the upper ones more; with the head `auto`,
+            how much more is found like the penalty. A loaded backbone has its own; `auto` then goes by that.
+        temperature: See `EmbeddingClassifier`.
         image_size: See `load_backbone`; a loaded backbone has its own, like device and precision.
         device: See `load_backbone`.
         precision: See `load_backbone`.
@@ -62,7 +64,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
     Attributes:
         backbone_: The backbone with its adapter.
         adapter_kind_: The kind of that adapter; `None` without one.
-        head_: The `PrototypeClassifier` that works on the embeddings.
+        head_: The `EmbeddingClassifier` that works on the embeddings.
         support_names_: Names of the support images, in the order of `head_.support_`.
         frozen_support_: Their embeddings without the adapter; `None` without one.
         skipped_: (name, reason) of the support images that cannot be read.
@@ -81,8 +83,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         backbone: str | Path | Backbone | None = None,
         adapter: str | Path | None = None,
         *,
+        head: Any = "auto",
+        pooling: ClassifierPooling = "auto",
         temperature: Any = "auto",
-        prototype: Any = "mean",
         image_size: int | None = None,
         device: str = "auto",
         precision: str = "fp32",
@@ -91,8 +94,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.backbone = backbone
         self.adapter = adapter
+        self.head = head
+        self.pooling = pooling
         self.temperature = temperature
-        self.prototype = prototype
         self.image_size = image_size
         self.device = device
         self.precision = precision
@@ -113,13 +117,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         Raises:
             InputError: If images and labels do not fit together, or no image of some class can be read.
         """
-        pictures, labels = _labeled(X, y)
+        pictures, labels = labeled_pictures(X, y)
         self.backbone_ = prepared_backbone(
-            self.backbone, self.adapter, image_size=self.image_size, device=self.device, precision=self.precision
+            self.backbone,
+            self.adapter,
+            image_size=self.image_size,
+            pooling=self.pooling,
+            device=self.device,
+            precision=self.precision,
         )
         self.adapter_kind_ = adapter_kind(self.backbone_)
         support = self._embed_support(pictures, labels)
-        self.head_ = PrototypeClassifier(self.temperature, self.prototype)
+        self.head_ = self.new_head()
         self.frozen_support_ = None if support.frozen is None else support.frozen[:0]
         self.support_names_: tuple[str, ...] = ()
         self.skipped_: tuple[tuple[str, str], ...] = ()
@@ -129,7 +138,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         """Learn more images, of known or new classes, as in `fit`; what was learned before stays."""
         if not hasattr(self, "head_"):
             return self.fit(X, y)
-        pictures, labels = _labeled(X, y)
+        pictures, labels = labeled_pictures(X, y)
         return self._learn(pictures, labels, self._embed_support(pictures, labels))
 
     def add_class(self, name: Any, images: Any) -> FewShotClassifier:
@@ -182,14 +191,14 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return self.head_.predict_proba(self._vectors(X))
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
-        """Say how unlike the support images each image is, 0 to 1; see `PrototypeClassifier.out_of_domain_score`."""
+        """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
         check_is_fitted(self)
         return self.head_.out_of_domain_score(self._vectors(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
         check_is_fitted(self)
-        pictures, labels = _labeled(X, y)
+        pictures, labels = labeled_pictures(X, y)
         return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
 
     def predictions(self, X: Any, *, reject_below: float | None = None) -> Iterator[list[Prediction]]:
@@ -236,13 +245,19 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return report_on_support(self.head_, self.support_names_, self.frozen_head())
 
-    def frozen_head(self) -> PrototypeClassifier | None:
-        """Fit the same prototypes without the adapter; `None` if there is no adapter or only embeddings were given."""
+    def new_head(self) -> EmbeddingClassifier:
+        """What learns from embeddings as these settings say; nothing is learned yet."""
+        parts = self.backbone_.embedding_parts
+        decay = 1.0 if self.pooling == "depth" else "auto"
+        return EmbeddingClassifier(self.head, self.temperature, parts, decay)
+
+    def frozen_head(self) -> EmbeddingClassifier | None:
+        """Fit the same head without the adapter; `None` if there is no adapter or only embeddings were given."""
         check_is_fitted(self)
         if self.frozen_support_ is None:
             return None
         labels = self.classes_[self.head_.support_labels_]
-        return PrototypeClassifier(self.temperature, self.prototype).fit(self.frozen_support_, labels)
+        return self.new_head().fit(self.frozen_support_, labels)
 
     def explain(self, image: Any, neighbors: int = 5) -> Explanation:
         """Explain the label of one image: the support images most similar to it, and where the backbone looks.
@@ -257,6 +272,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             vector = self.backbone_(pixels.to(self.backbone_.device)).float().cpu().numpy().astype(np.float64)
         answer = predictions_of(self.head_, ["image"], vector, None)[0]
         labels = [str(label) for label in self.classes_[self.head_.support_labels_].tolist()]
+        read = self.head_.read
         attention = class_token_attention(self.backbone_, pixels)
         return Explanation(
             label=answer.label,
@@ -264,7 +280,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             out_of_domain=answer.out_of_domain,
             neighbors=tuple(
                 Neighbor(self.support_names_[position], labels[position], cosine)
-                for position, cosine in nearest(vector[0], self.head_.support_, neighbors)
+                for position, cosine in nearest(read(vector)[0], read(self.head_.support_), neighbors)
             ),
             attention=attention,
             overlay=overlay(as_bytes(self.backbone_, pixels[0]), attention),
@@ -321,26 +337,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return self.head_.counts_
 
     @property
-    def prototypes_(self) -> Float64[ndarray, "classes dim"]:
-        """The mean of each class's embeddings."""
-        return self.head_.prototypes_
-
-    @property
-    def unit_prototypes_(self) -> Float64[ndarray, "classes dim"]:
-        """The prototypes scaled to length one: probabilities are softmax(temperature_ · unit embedding · them)."""
-        return self.head_.unit_prototypes_
-
-    @property
     def temperature_(self) -> float:
-        """The factor by which cosines are multiplied before the softmax, calibrated or given."""
+        """The factor by which scores are multiplied before the softmax, calibrated or given."""
         return self.head_.temperature_
 
     @property
     def fingerprint(self) -> str:
         """A hash of everything the answers depend on besides the image."""
         digest = hashlib.sha256(EmbeddingKey.of(self.backbone_).folder_name.encode())
-        digest.update(repr((self.classes_.tolist(), self.temperature_)).encode("utf-8", "surrogateescape"))
-        digest.update(np.ascontiguousarray(self.unit_prototypes_, dtype=np.float64).tobytes())
+        head = self.head_
+        learned = (self.classes_.tolist(), head.choice_.head, head.choice_.reading, self.temperature_)
+        digest.update(repr(learned).encode("utf-8", "surrogateescape"))
+        digest.update(np.ascontiguousarray(head.support_).tobytes() + head.support_labels_.tobytes())
         return digest.hexdigest()[:32]
 
     def __sklearn_tags__(self) -> Any:
@@ -364,7 +372,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         frozen = None if self.adapter_kind_ is None else without_adapter(self.backbone_)
         support = Embedded.joined(self._batches(pictures, "embedding", frozen))
         if support.failed:
-            _report_failed(pictures, labels, support)
+            report_failed(pictures, labels, support)
         return support
 
     def _batches(self, pictures: Any, description: str, frozen: Backbone | None = None) -> Iterator[Embedded]:
@@ -379,36 +387,3 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
         return self.embed(X).astype(np.float64)
-
-
-def _labeled(X: Any, y: Any) -> tuple[Any, ndarray]:
-    """Images and a label for each."""
-    if y is None:
-        if isinstance(X, (str, os.PathLike)):
-            X = open_domain(X if isinstance(X, str) else Path(X))
-        if not isinstance(X, Domain):
-            raise InputError("images were given without labels: give y, or a folder with one folder per class")
-        return X, np.array(X.classes)[X.labels]
-    pictures = as_pictures(X)
-    labels = np.asarray(y)
-    if labels.dtype.kind == "O":
-        labels = np.array([str(label) for label in labels.tolist()])
-    if labels.ndim != 1 or len(labels) != len(pictures):
-        raise InputError(f"{len(pictures)} images were given with labels of shape {labels.shape}: give one label each")
-    return pictures, labels
-
-
-def _report_failed(pictures: Any, labels: ndarray, support: Embedded) -> None:
-    names = picture_names(pictures)
-    index, reason = support.failed[0]
-    lost = np.setdiff1d(labels, labels[support.indices])
-    if len(lost):
-        raise InputError(
-            f"no image of the class {named(lost)} can be read ({names[index]}: {reason}): give images that can be "
-            "opened, or leave the class out"
-        )
-    warnings.warn(
-        f"{len(support.failed)} of {len(names)} support images cannot be read and are left out, the first is "
-        f"{names[index]}: {reason}",
-        stacklevel=4,
-    )

@@ -1,4 +1,4 @@
-"""Each support image judged by prototypes made without it, in closed form; and the temperature that follows."""
+"""Each support image judged by the others, in closed form where there is one; and the temperature that follows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from cplsr.episodes.heads.head import Head
+from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import TEMPERATURE, unit
 
 LOWEST, HIGHEST = 0.1, 1000.0
@@ -22,23 +25,27 @@ CALIBRATION_ENTRIES = 1 << 20
 
 CHUNK_ENTRIES = 1 << 22
 
+LEAVE_ONE_OUT_IMAGES = 60
+"""Up to so many images are left out one by one where each takes a fit of its own; of more, folds."""
+FOLDS = 10
+
 LEAST_SIGNAL = 0.05
 """Of a prototype's squared length at least this share is taken for the class's and not for the noise of its images."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Some support images compared with all prototypes, that of their own class made without them.
+    """Some support images, scored for every class by what was learned without them.
 
     Attributes:
         rows: Their positions in the support set.
         labels: Their classes.
-        cosines: Their cosines with the prototype of every class.
+        scores: Their scores; of prototypes, cosines.
     """
 
     rows: Int64[ndarray, "images"]
     labels: Int64[ndarray, "images"]
-    cosines: Float64[ndarray, "images classes"]
+    scores: Float64[ndarray, "images classes"]
 
 
 def judgeable(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
@@ -105,7 +112,7 @@ def as_if_whole(
         normalized: Whether prototypes are means of vectors scaled to length one.
 
     Returns:
-        All cosines of `judged`, those with the own class corrected.
+        All scores of `judged`, those with the own class corrected.
     """
     counts = np.bincount(labels, minlength=len(sums))
     means = sums / np.maximum(counts, 1)[:, None]
@@ -117,7 +124,7 @@ def as_if_whole(
     signal = np.maximum(squared - variance / n, LEAST_SIGNAL * squared)
     whole = signal + variance / n
     factors = np.sqrt((signal + variance / np.maximum(n - 1, 1)) / np.where(whole > 0, whole, 1.0))
-    raised = judged.cosines.copy()
+    raised = judged.scores.copy()
     own = np.arange(len(n)), judged.labels
     raised[own] = np.minimum(raised[own] * np.where(whole > 0, factors, 1.0), 1.0)
     return raised
@@ -126,45 +133,110 @@ def as_if_whole(
 def leave_one_out_in_chunks(
     support: Float64[ndarray, "images dim"],
     labels: Int64[ndarray, "images"],
-    sums: Float64[ndarray, "classes dim"],
+    classes: int,
     *,
     normalized: bool = False,
 ) -> Iterator[Judged]:
     """Compare all images that can be left out, as `leave_one_out` does, some at a time to save memory."""
-    rows = judgeable(labels, len(sums))
-    step = max(1, CHUNK_ENTRIES // max(len(sums), 1))
+    sums = class_sums(support, labels, classes, normalized=normalized)
+    rows = judgeable(labels, classes)
+    step = max(1, CHUNK_ENTRIES // max(classes, 1))
     for start in range(0, len(rows), step):
         yield leave_one_out(support, labels, sums, rows[start : start + step], normalized=normalized)
 
 
+def class_sums(
+    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int, *, normalized: bool = False
+) -> Float64[ndarray, "classes dim"]:
+    """Sum the vectors of each class, scaled to length one first where `normalized`."""
+    sums = np.zeros((classes, support.shape[1]))
+    np.add.at(sums, labels, unit(support) if normalized else support)
+    return sums
+
+
+def judge(head: Head, support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"]) -> Judged:
+    """Score every image that can be left out by a head that has not seen it; every class has an image.
+
+    Ridge regression has a closed form; other heads are fitted again without the image, or without a fold of the images.
+    """
+    classes = int(labels.max()) + 1
+    rows = judgeable(labels, classes)
+    if isinstance(head, Ridge):
+        _, left_out = fit_ridge(torch.from_numpy(unit(support)), torch.from_numpy(labels), head.penalty)
+        return Judged(rows, labels[rows], left_out.numpy()[rows])
+    scores = np.zeros((len(labels), classes))
+    for train, test in held_out_splits(labels, classes) if len(rows) else ():
+        scores[test] = head_scores(head, support[train], labels[train], support[test])
+    return Judged(rows, labels[rows], scores[rows])
+
+
+def head_scores(
+    head: Head,
+    support: Float64[ndarray, "images dim"],
+    labels: Int64[ndarray, "images"],
+    queries: Float64[ndarray, "queries dim"],
+) -> Float64[ndarray, "queries classes"]:
+    """The scores of a head as they are before its temperature."""
+    images, classes, asked = (torch.from_numpy(np.ascontiguousarray(array)) for array in (support, labels, queries))
+    return head.scores(images, classes, asked, int(labels.max()) + 1).numpy() / (head.temperature or 1.0)
+
+
+def held_out_splits(
+    labels: Int64[ndarray, "images"], classes: int
+) -> Iterator[tuple[Int64[ndarray, "train"], Int64[ndarray, "test"]]]:
+    """Split the support images so that each whose class has another one is held out once.
+
+    Where there are few, each is held out alone, else in stratified folds. The only image of a class is always in
+    training: without it the class would not exist.
+
+    Yields:
+        Positions of the images to train on, and of those held out.
+    """
+    from sklearn.model_selection import LeaveOneOut, StratifiedKFold
+
+    rows = judgeable(labels, classes)
+    single = np.setdiff1d(np.arange(len(labels)), rows)
+    if len(rows) <= LEAVE_ONE_OUT_IMAGES:
+        folds = LeaveOneOut().split(rows)
+    else:
+        smallest = int(np.bincount(labels[rows], minlength=classes)[np.unique(labels[rows])].min())
+        folds = StratifiedKFold(min(FOLDS, smallest), shuffle=True, random_state=0).split(rows, labels[rows])
+    for train, test in folds:
+        yield np.concatenate((rows[train], single)), rows[test]
+
+
 def calibrated_temperature(
-    cosines: Float64[ndarray, "images classes"], labels: Int64[ndarray, "images"], prior: float = PRIOR_IMAGES
+    scores: Float64[ndarray, "images classes"],
+    labels: Int64[ndarray, "images"],
+    prior: float = PRIOR_IMAGES,
+    usual: float = TEMPERATURE,
 ) -> float:
-    """Find the temperature t under which the right classes are most likely, probabilities being softmax(t · cosines).
+    """Find the temperature t under which the right classes are most likely, probabilities being softmax(t · scores).
 
     A support set without a single mistake would ask for t = ∞, that is, for certainty after five images. So a belief
-    in the usual temperature, T = 20, is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
+    in the usual temperature T is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
     `prior` images. The whole is convex in t, so the bounded search finds its one minimum.
 
     Args:
-        cosines: Of images with the prototypes of all classes.
+        scores: Of images for all classes, by what was learned without them.
         labels: The classes of these images.
         prior: How many images the belief in T counts for.
+        usual: The usual temperature T; prototypes have 20.
 
     Returns:
         The temperature; without images, or with a single class, T itself.
     """
-    if len(cosines) == 0 or cosines.shape[1] < 2:
-        return TEMPERATURE
+    if len(scores) == 0 or scores.shape[1] < 2:
+        return usual
     from scipy.optimize import minimize_scalar
 
-    own = cosines[np.arange(len(labels)), labels]
-    highest = cosines.max(axis=1)
+    own = scores[np.arange(len(labels)), labels]
+    highest = scores.max(axis=1)
 
     def cost(temperature: float) -> float:
-        spread = np.exp(temperature * (cosines - highest[:, None])).sum(axis=1)
+        spread = np.exp(temperature * (scores - highest[:, None])).sum(axis=1)
         misfit = float((np.log(spread) + temperature * (highest - own)).sum())
-        return misfit + prior * (temperature / TEMPERATURE - float(np.log(temperature)))
+        return misfit + prior * (temperature / usual - float(np.log(temperature)))
 
     least = minimize_scalar(cost, bounds=(LOWEST, HIGHEST), method="bounded", options={"xatol": 1e-3})
     return float(least.x)

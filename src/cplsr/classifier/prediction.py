@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from cplsr.classifier.prototype_classifier import UNKNOWN, PrototypeClassifier
+from cplsr.classifier.embedding_classifier import UNKNOWN, EmbeddingClassifier
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Prediction:
         runner_up: The second likeliest class; of an `unknown` image, the class it would have got.
         runner_up_confidence: The probability of that class.
         known: Whether the label is a class.
-        out_of_domain: How unlike the support images it is; see `PrototypeClassifier.out_of_domain_score`.
+        out_of_domain: How unlike the support images it is; see `EmbeddingClassifier.out_of_domain_score`.
         error: Why the image could not be read; all else is then empty.
     """
 
@@ -37,7 +37,7 @@ class Prediction:
 
 
 def predictions_of(
-    head: PrototypeClassifier, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
+    head: EmbeddingClassifier, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
 ) -> list[Prediction]:
     """Label embedded images.
 

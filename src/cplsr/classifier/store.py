@@ -18,11 +18,15 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
 from cplsr.classifier.backbone_choice import FROZEN, adapter_kind, sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.classifier.reading_choice import Choice, fixed_choice
 from cplsr.environment import versions
+from cplsr.episodes.heads import Head, make_head
+from cplsr.episodes.heads.auto import USUAL, Reading
+from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.episodes.heads.ridge import Ridge
 from cplsr.errors import InputError
 from cplsr.files import new_file, new_folder
-from cplsr.records.classifier import DESCRIPTION, ClassifierInfo, ClassKind
+from cplsr.records.classifier import DESCRIPTION, ClassifierInfo, ClassKind, HeadInfo
 from cplsr.records.parts import BackboneInfo
 
 TENSORS, ADAPTER = "classifier.safetensors", "adapter"
@@ -41,9 +45,9 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
     path = Path(path)
     check_free(path)
     head, backbone = classifier.head_, classifier.backbone_
+    single = head.support_.astype(np.float32)
     tensors = {
-        "prototype_sums": head.sums_,
-        "support": head.support_.astype(np.float32),
+        "support": single if np.array_equal(single, head.support_) else head.support_,
         "support_labels": head.support_labels_,
     }
     if classifier.frozen_support_ is not None:
@@ -54,7 +58,16 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         class_kind=_KINDS[head.classes_.dtype.kind][0],
         counts=head.counts_.tolist(),
         temperature=head.temperature_,
-        settings={"temperature": classifier.temperature, "prototype": classifier.prototype},
+        settings={
+            "temperature": classifier.temperature,
+            "head": classifier.head if isinstance(classifier.head, str) else classifier.head.description(),
+            "pooling": classifier.pooling,
+        },
+        choice={
+            "head": head.choice_.head.description(),
+            "decay": head.choice_.reading.decay,
+            "reason": head.choice_.reason,
+        },
         backbone=backbone.description(),
         adapter=None
         if classifier.adapter_kind_ is None
@@ -99,7 +112,7 @@ def load_classifier(
     classifier = kind(
         backbone=info.backbone["source"] if backbone is None else backbone,
         adapter=FROZEN if info.adapter is None else folder / ADAPTER,
-        **info.settings,
+        **_settings(info),
         image_size=info.backbone["image_size"],
         device=device,
         precision=info.backbone["precision"],
@@ -110,13 +123,12 @@ def load_classifier(
     types = dict(_KINDS.values())
     try:
         _check_fit(info, tensors)
-        classifier.head_ = PrototypeClassifier.restored(
-            **info.settings,
+        classifier.head_ = classifier.new_head().restore(
             classes=np.array(info.classes, dtype=types[info.class_kind]),
-            sums=tensors["prototype_sums"],
             support=tensors["support"].astype(np.float64),
             support_labels=tensors["support_labels"],
-            fitted_temperature=info.temperature,
+            choice=_choice(info),
+            temperature=info.temperature,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _damaged(folder / DESCRIPTION, error) from error
@@ -124,6 +136,27 @@ def load_classifier(
     classifier.support_names_ = info.support_names
     classifier.skipped_ = ()
     return classifier
+
+
+def _settings(info: ClassifierInfo) -> dict[str, Any]:
+    """What a classifier is made with; one of the first format has the paper's head on the backbone's own pooling."""
+    settings: dict[str, Any] = {"pooling": info.backbone["pooling"], **info.settings}
+    kind = settings.pop("prototype", "mean")
+    head = settings.get("head", {"name": Prototypes.name, "kind": kind})
+    return settings | {"head": head if isinstance(head, str) else _made(head)}
+
+
+def _made(info: HeadInfo) -> Head:
+    options = dict(info)
+    return make_head(str(options.pop("name")), **options)
+
+
+def _choice(info: ClassifierInfo) -> Choice:
+    if info.choice is None:
+        return fixed_choice(Prototypes(info.settings.get("prototype", "mean")), None)
+    head = _made(info.choice["head"])
+    penalty = head.penalty if isinstance(head, Ridge) else USUAL.penalty
+    return Choice(head, Reading(info.choice["decay"], penalty), info.choice["reason"])
 
 
 def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:
@@ -141,7 +174,8 @@ def _check_fit(info: ClassifierInfo, tensors: dict[str, ndarray]) -> None:
     """Description and tensors must speak of the same classes and images."""
     classes, images = len(info.classes), len(info.support_names)
     labels = tensors["support_labels"]
-    if len(tensors["prototype_sums"]) != classes or len(tensors["support"]) != images or len(labels) != images:
+    counted = [int((labels == number).sum()) for number in range(classes)]
+    if not len(tensors["support"]) == len(labels) == images == sum(counted) or counted != info.counts:
         raise ValueError(f"{classes} classes and {images} images do not fit its tensors")
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from cplsr.classifier.leave_one_out import leave_one_out_in_chunks
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.evaluation.intervals import Z95
 
 DOUBTFUL_ODDS = 4.0
@@ -122,6 +121,7 @@ class SupportReport:
         doubtful: Images whose labels may be wrong, the most doubtful first.
         needs_more: Classes that more pictures would help, the neediest first.
         temperature: The classifier's temperature.
+        choice: Which head the classifier chose and why, in a sentence; empty where it was asked for.
         comparison: With the frozen backbone, where an adapter is in use and images (not embeddings) were given.
     """
 
@@ -132,6 +132,7 @@ class SupportReport:
     doubtful: tuple[DoubtfulImage, ...]
     needs_more: tuple[str, ...]
     temperature: float
+    choice: str
     comparison: FrozenComparison | None = None
 
     def sentences(self) -> list[str]:
@@ -141,6 +142,7 @@ class SupportReport:
             *self._about_confusions(),
             *self._about_doubtful(),
             *self._about_needy(),
+            *filter(None, [self.choice]),
             *self._about_adapter(),
         ]
 
@@ -203,18 +205,17 @@ class SupportJudgment:
         return self.predicted == self.labels
 
 
-def judge_support(head: PrototypeClassifier) -> SupportJudgment:
+def judge_support(head: EmbeddingClassifier) -> SupportJudgment:
     """Leave out every support image whose class has another one, and label it from the others."""
     parts = []
-    normalized = head.prototype == "mean_of_normalized"
-    for judged in leave_one_out_in_chunks(head.support_, head.support_labels_, head.sums_, normalized=normalized):
-        cosines, own = judged.cosines, (np.arange(len(judged.rows)), judged.labels)
-        cosines[:, head.counts_ == 0] = -np.inf
-        predicted = cosines.argmax(axis=1)
-        own_cosines = cosines[own]
-        cosines[own] = -np.inf
-        others = cosines.argmax(axis=1)
-        log_odds = head.temperature_ * (cosines.max(axis=1) - own_cosines)
+    for judged in head.left_out():
+        scores, own = judged.scores, (np.arange(len(judged.rows)), judged.labels)
+        scores[:, head.counts_ == 0] = -np.inf
+        predicted = scores.argmax(axis=1)
+        own_scores = scores[own]
+        scores[own] = -np.inf
+        others = scores.argmax(axis=1)
+        log_odds = head.temperature_ * (scores.max(axis=1) - own_scores)
         parts.append((judged.rows, judged.labels, predicted, others, log_odds))
     if not parts:
         nothing = np.zeros(0, dtype=np.int64)
@@ -223,7 +224,7 @@ def judge_support(head: PrototypeClassifier) -> SupportJudgment:
 
 
 def report_on_support(
-    head: PrototypeClassifier, names: tuple[str, ...], frozen: PrototypeClassifier | None = None
+    head: EmbeddingClassifier, names: tuple[str, ...], frozen: EmbeddingClassifier | None = None
 ) -> SupportReport:
     """Report on the support set of a fitted classifier.
 
@@ -242,6 +243,7 @@ def report_on_support(
         doubtful=_doubtful(head, judged, names),
         needs_more=_needs_more(classes),
         temperature=head.temperature_,
+        choice=head.choice_.sentence(),
         comparison=None if frozen is None else compare_with_frozen(judge_support(frozen), judged),
     )
 
@@ -282,7 +284,7 @@ def wilson_interval(right: int, of: int) -> tuple[float, float]:
     return (center - half if right else 0.0), (center + half if right < of else 1.0)
 
 
-def _class_reports(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:
+def _class_reports(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:
     count = len(head.classes_)
     of = np.bincount(judged.labels, minlength=count)
     right = np.bincount(judged.labels[judged.right], minlength=count)
@@ -292,7 +294,7 @@ def _class_reports(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[
     )
 
 
-def _confusions(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[Confusion, ...]:
+def _confusions(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[Confusion, ...]:
     wrong = ~judged.right
     pairs = np.stack((judged.labels[wrong], judged.predicted[wrong]), axis=1)
     kinds, counts = np.unique(pairs, axis=0, return_counts=True)
@@ -301,7 +303,7 @@ def _confusions(head: PrototypeClassifier, judged: SupportJudgment) -> tuple[Con
     return tuple(Confusion(names[kinds[k, 0]], names[kinds[k, 1]], int(counts[k])) for k in order)
 
 
-def _doubtful(head: PrototypeClassifier, judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
+def _doubtful(head: EmbeddingClassifier, judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
     suspects = np.flatnonzero(judged.log_odds >= np.log(DOUBTFUL_ODDS))
     order = suspects[np.argsort(-judged.log_odds[suspects], kind="stable")]
     classes = [str(name) for name in head.classes_.tolist()]

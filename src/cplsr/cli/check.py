@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Check(FittingSettings):
     """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
 
-    Says what accuracy to expect, which images look mislabeled, which classes need more pictures, and whether the frozen
-    backbone, the adapter, logistic regression or nearest neighbors recognizes more of them.
+    Says what accuracy to expect, which images look mislabeled, which classes need more pictures, which head was chosen
+    and why, and whether the paper's head, logistic regression or nearest neighbors would recognize more of them.
     """
 
     support: Annotated[str, tyro.conf.Positional]
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def methods_table(scores: tuple[MethodScore, ...]) -> Table:
     """Make a table with a row for each method; the one that recognizes most is bold, even where that may be chance."""
+    from cplsr.classifier.comparison import how_left_out
     from cplsr.report.tables import Cell, Table
 
     best = max(score.accuracy.right for score in scores)
@@ -61,11 +62,5 @@ def methods_table(scores: tuple[MethodScore, ...]) -> Table:
         title="examples recognized by the others",
         columns=("method", "recognized", "95 % interval"),
         rows=rows,
-        caption=f"{how_text(scores)}; where intervals overlap much, the difference may be chance",
+        caption=f"{how_left_out(scores[0].accuracy.of)}; where intervals overlap much, the difference may be chance",
     )
-
-
-def how_text(scores: tuple[MethodScore, ...]) -> str:
-    """Say how the images were left out; not the same for all methods where there are many images."""
-    ways = list(dict.fromkeys(score.how for score in scores))
-    return ways[0] if len(ways) == 1 else f"prototypes: {ways[0]}; the others: {ways[1]}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
-from cplsr.settings.backbone import BackboneSettings
+from cplsr.settings.backbone import BackboneSettings, ClassifierPooling
 from cplsr.settings.embedding import EmbeddingSettings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ AUTO = "auto"
 SHOWN = 20
 
 
-MODELS_OWN = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers", "precision", "antialias")
+MODELS_OWN = ("adapter", "head", "image_size", "heads", "mean", "std", "pooling", "layers", "precision", "antialias")
 """Options that a saved classifier has settled."""
 
 
@@ -37,23 +37,32 @@ class ClassifierBackbone(BackboneSettings):
     be downloaded, else embedded; with --model, the model's own."""
     adapter: str | None = None
     """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the backbone's own, if any."""
+    pooling: ClassifierPooling = "auto"  # type: ignore[assignment]  # `load_chosen` resolves auto
+    """What is read of the backbone: the last class token (cls, the paper's), the mean of the last patch tokens, or both
+    of every block (depth). auto: all blocks, the upper ones more; with --head auto, how much more is found by leaving
+    out each example in turn."""
 
     def load_chosen(self) -> Backbone:
         """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
         from cplsr.backbones.load import open_backbone
         from cplsr.cli.evaluate import adapters_image_size
 
+        read = dataclasses.replace(self, pooling="depth") if self.pooling == "auto" else self
         size = adapters_image_size([self.adapter]) if self.adapter not in (None, "frozen") else None
         if self.backbone != AUTO:
-            return open_backbone(self, size)
+            return open_backbone(read, size)
         from cplsr.classifier.backbone_choice import load_default
 
-        return load_default(lambda source: open_backbone(dataclasses.replace(self, backbone=source), size))
+        return load_default(lambda source: open_backbone(dataclasses.replace(read, backbone=source), size))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittingSettings(EmbeddingSettings, ClassifierBackbone):
     """How a classifier is fitted to examples."""
+
+    head: str = "auto"
+    """What learns from the embeddings: auto (ridge regression, its penalty found by leaving out each example in turn),
+    prototypes (the paper's), ridge, lda, logistic or knn."""
 
     def fit(self, source: str) -> FewShotClassifier:
         """Fit a classifier to the examples that `open_support` finds."""
@@ -61,7 +70,12 @@ class FittingSettings(EmbeddingSettings, ClassifierBackbone):
 
         domain = open_support(source)
         classifier = FewShotClassifier(
-            self.load_chosen(), self.adapter, batch_size=self.batch_size, workers=self.workers
+            self.load_chosen(),
+            self.adapter,
+            head=self.head,
+            pooling=self.pooling,
+            batch_size=self.batch_size,
+            workers=self.workers,
         )
         return classifier.fit(domain)
 
@@ -96,7 +110,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Classify, "classify", arguments)
     query = check_request(options)
     from cplsr.classifier.csv_run import check_out, check_partial, label_to_csv, summarize
-    from cplsr.classifier.prototype_classifier import check_rejection
+    from cplsr.classifier.embedding_classifier import check_rejection
     from cplsr.classifier.query_files import open_queries
     from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
 

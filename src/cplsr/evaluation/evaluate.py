@@ -64,7 +64,7 @@ def evaluate(
     """
     settings = settings or EpisodeSettings()
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
-    chosen = _heads(heads, settings)
+    chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
     _check_request(backbone, targets, stored, chosen, match_shot)
     models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
 

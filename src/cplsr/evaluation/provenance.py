@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,7 @@ def describe_settings(
              "fingerprint": info.fingerprint, "train_shot": info.shot}
             for name, info in stored
         ],
-        "heads": [{"name": head.name, **asdict(head)} for head in heads],  # type: ignore[call-overload]
+        "heads": [head.description() for head in heads],
         "shots": list(settings.shots),
         "way": settings.way,
         "query": settings.query,

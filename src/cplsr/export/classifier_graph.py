@@ -6,10 +6,11 @@ from pathlib import Path
 
 import torch
 
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.errors import InputError
 from cplsr.export.exported import Exported
-from cplsr.export.to_onnx import PrototypeHead, export_onnx
+from cplsr.export.to_onnx import LinearHead, export_onnx
 
 
 def export_classifier(
@@ -30,11 +31,20 @@ def export_classifier(
     return export_onnx(classifier.backbone_, path, raw_pixels=raw_pixels, head=head_of(classifier.head_))
 
 
-def head_of(classifier: PrototypeClassifier) -> PrototypeHead:
-    """Take unit prototypes and temperature from a fitted classifier; classes without images are left out."""
-    known = classifier.counts_ > 0
-    return PrototypeHead(
-        classes=tuple(str(name) for name in classifier.classes_[known].tolist()),
-        prototypes=torch.from_numpy(classifier.unit_prototypes_[known]).float(),
+def head_of(classifier: EmbeddingClassifier) -> LinearHead:
+    """Take weights and temperature from a fitted classifier; classes without images are left out.
+
+    Raises:
+        InputError: The scores of its head are no linear function of the embedding.
+    """
+    if classifier.linear_ is None:
+        name = classifier.choice_.head.name
+        raise InputError(f"a classifier with the head {name} has no weights to export: fit it with ridge or prototypes")
+    weights, offsets = classifier.linear_
+    return LinearHead(
+        classes=tuple(str(name) for name in classifier.classes_[classifier.counts_ > 0].tolist()),
+        scale=torch.from_numpy(classifier.scale_).float(),
+        weights=torch.from_numpy(weights).float(),
+        offsets=torch.from_numpy(offsets).float(),
         temperature=float(classifier.temperature_),
     )

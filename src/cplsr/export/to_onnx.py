@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.preprocess import RESIZE_FACTOR
-from cplsr.episodes.prototypes import cosine_logits, normalize
+from cplsr.episodes.prototypes import normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
@@ -29,35 +29,36 @@ _LARGEST_FILE = (1 << 31) - (1 << 24)
 
 
 @dataclass(frozen=True)
-class PrototypeHead:
-    """What turns embeddings into class probabilities: softmax over temperature · cos(embedding, prototype)."""
+class LinearHead:
+    """What turns an embedding z into class probabilities: the softmax of t · (unit(scale · z) · weights + offsets)."""
 
     classes: tuple[str, ...]
-    prototypes: Float[Tensor, "classes dim"]
+    scale: Float[Tensor, "dim"]
+    weights: Float[Tensor, "dim classes"]
+    offsets: Float[Tensor, "classes"]
     temperature: float
 
 
 class EmbeddingGraph(nn.Module):
     """The computation of an exported graph, as a module."""
 
-    def __init__(self, backbone: Backbone, head: PrototypeHead | None) -> None:
+    def __init__(self, backbone: Backbone, head: LinearHead | None) -> None:
         super().__init__()
         self.backbone = backbone
-        self.temperature = 1.0 if head is None else head.temperature
-        self.prototypes: Tensor | None
-        self.register_buffer("prototypes", None if head is None else normalize(head.prototypes.float().cpu()))
+        self.head = head
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Turn pixels (batch, 3, size, size) into embeddings (batch, dim), or into probabilities (batch, classes)."""
         # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
         embeddings = self.backbone(pixels, between=_nothing)
-        if self.prototypes is None:
+        if self.head is None:
             return embeddings
-        return cosine_logits(embeddings, self.prototypes, self.temperature).softmax(dim=-1)
+        scores = normalize(embeddings * self.head.scale) @ self.head.weights + self.head.offsets
+        return (self.head.temperature * scores).softmax(dim=-1)
 
 
 def export_onnx(
-    backbone: Backbone, path: str | Path, *, raw_pixels: bool = False, head: PrototypeHead | None = None
+    backbone: Backbone, path: str | Path, *, raw_pixels: bool = False, head: LinearHead | None = None
 ) -> Exported:
     """Write a backbone as one `.onnx` file with the input `pixels` and the output `embedding`.
 
@@ -98,7 +99,7 @@ def export_onnx(
     return Exported(path, merged=merged, difference=difference)
 
 
-def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | None) -> dict[str, str]:
+def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | None) -> dict[str, str]:
     """Collect what a user of the graph has to know, each entry as JSON: colors, sizes, classes, origin."""
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
@@ -127,13 +128,13 @@ def _require_onnx() -> None:
         raise InputError(f"ONNX export needs {error.name}: pip install 'cplsr[onnx]'") from error
 
 
-def _check_head(backbone: Backbone, head: PrototypeHead | None) -> None:
+def _check_head(backbone: Backbone, head: LinearHead | None) -> None:
     if head is None:
         return
-    wanted = (len(head.classes), backbone.embedding_dim)
-    if tuple(head.prototypes.shape) != wanted or not head.classes:
+    wanted = (backbone.embedding_dim, len(head.classes))
+    if tuple(head.weights.shape) != wanted or not head.classes:
         raise InputError(
-            f"prototypes have the shape {tuple(head.prototypes.shape)}; {len(head.classes)} classes and embeddings of "
+            f"weights have the shape {tuple(head.weights.shape)}; {len(head.classes)} classes and embeddings of "
             f"{backbone.embedding_dim} numbers want {wanted}"
         )
 
@@ -160,7 +161,7 @@ def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
             (images,),
             dynamo=True,
             input_names=["pixels"],
-            output_names=["embedding" if graph.prototypes is None else "probabilities"],
+            output_names=["embedding" if graph.head is None else "probabilities"],
             dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
             external_data=False,
             verbose=False,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cplsr.declared import Declared, above, between
 
 Pooling = Literal["cls", "mean", "depth"]
+ClassifierPooling = Literal["auto", "cls", "mean", "depth"]
 Precision = Literal["auto", "fp32", "bf16"]
 Channel = Annotated[float, between(-1000, 1000)]
 Spread = Annotated[float, above(0, 1000)]

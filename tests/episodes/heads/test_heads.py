@@ -12,7 +12,7 @@ from sklearn.linear_model import RidgeClassifier
 
 from cplsr.episodes.heads import HEADS, Products, make_head
 from cplsr.episodes.heads.lda import ledoit_wolf_shrinkage
-from cplsr.episodes.heads.ridge import Ridge, leave_one_out_scores
+from cplsr.episodes.heads.ridge import Ridge, fit_ridge, leave_one_out_scores
 from cplsr.errors import InputError
 
 NAMES = list(HEADS)
@@ -40,7 +40,7 @@ def prototypes(support, labels, queries, way, kind="mean"):
 
 def ridge(support, labels, queries, way, penalty=0.1):
     X, Y = unit(support), np.eye(way)[labels]
-    return unit(queries) @ X.T @ np.linalg.inv(X @ X.T + penalty * np.eye(len(X))) @ Y
+    return 12 * unit(queries) @ X.T @ np.linalg.inv(X @ X.T + penalty * np.eye(len(X))) @ Y
 
 
 def lda(support, labels, queries, way, shrinkage=0.8):
@@ -259,7 +259,31 @@ def test_ridge_scores_of_images_left_out_are_those_of_fitting_without_them(given
     for i in range(len(X)):
         kept = np.arange(len(X)) != i
         expected = ridge(X[kept], labels[kept], X[i : i + 1], way, penalty)
-        np.testing.assert_allclose(found[i], expected[0], atol=1e-9)
+        np.testing.assert_allclose(found[i], expected[0] / 12, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=15)
+@given(given_=episodes, penalty=st.sampled_from([0.01, 0.1, 2.0]))
+def test_fitting_ridge_once_for_all_queries_is_the_same_in_either_space(given_, penalty):
+    support, labels, queries, way = given_
+    X = unit(support)
+    found, left_out = fit_ridge(torch.from_numpy(X), torch.from_numpy(labels), penalty)
+
+    np.testing.assert_allclose(12 * unit(queries) @ found.numpy(), ridge(X, labels, queries, way, penalty), atol=1e-8)
+    closed_form = leave_one_out_scores(torch.from_numpy(X @ X.T), torch.from_numpy(labels), way, penalty)
+    np.testing.assert_allclose(left_out.numpy(), closed_form.numpy(), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not HEADS[name].together])
+def test_linear_heads_are_known_by_their_scores_of_the_axes(name):
+    support, labels, queries = episode(3, [3] * 3, 8, 10, seed=6)
+    head = make_head(name)
+    offsets = scores(head, support, labels, np.zeros((1, 10)), 3)
+    weights = scores(head, support, labels, np.eye(10), 3) - offsets
+
+    same = np.abs(unit(queries) @ weights + offsets - scores(head, support, labels, queries, 3)).max() < 1e-8
+
+    assert same == (head.linear or name == "auto")  # auto settles on a linear one for each support set
 
 
 def test_ridge_answers_as_scikit_learns():

@@ -6,6 +6,7 @@ from typing import Any
 
 from cplsr.declared import nearest
 from cplsr.episodes.heads.alpha_tim import AlphaTim
+from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.bd_cspn import BdCspn
 from cplsr.episodes.heads.centered import Centered
 from cplsr.episodes.heads.em import Em
@@ -18,7 +19,7 @@ from cplsr.episodes.heads.ridge import Ridge
 from cplsr.errors import InputError
 
 HEADS: dict[str, type[Head]] = {
-    head.name: head for head in (Prototypes, Ridge, Lda, Logistic, Knn, Centered, Em, BdCspn, AlphaTim)
+    head.name: head for head in (Auto, Prototypes, Ridge, Lda, Logistic, Knn, Centered, Em, BdCspn, AlphaTim)
 }
 """All heads by name; those that see the queries of an episode together stand last."""
 

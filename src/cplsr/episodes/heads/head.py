@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -18,11 +18,13 @@ class Head(Declared, ABC):
 
     Attributes:
         together: Whether the answer to a query depends on the other queries.
+        linear: Whether scores are a linear function of the query, scaled to length one, plus a constant.
         temperature: Factor that the scores hold already before the softmax; `None` where they are no logits.
     """
 
     name: ClassVar[str]
     together: ClassVar[bool] = False
+    linear: ClassVar[bool] = False
     temperature: ClassVar[float | None] = None
 
     @abstractmethod
@@ -41,6 +43,14 @@ class Head(Declared, ABC):
             queries: Embeddings of the images to answer.
             way: The number of classes.
         """
+
+    def description(self) -> dict[str, Any]:
+        """The head's name and its options, as `make_head` takes them."""
+        return {"name": self.name, **vars(self)}
+
+    def with_parts(self, parts: int) -> Head:
+        """The same head for embeddings of so many equal parts, where it matters to it."""
+        return self
 
 
 @final

@@ -29,6 +29,7 @@ class Lda(ProductHead):
     shrinkage: Annotated[float, above(0, 1)] | Literal["ledoit_wolf"] = 0.8
 
     name: ClassVar[str] = "lda"
+    linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
     def from_products(

@@ -27,6 +27,7 @@ class Logistic(ProductHead):
     C: Annotated[float, above(0, 1e6)] = 1.0
 
     name: ClassVar[str] = "logistic"
+    linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
     def from_products(

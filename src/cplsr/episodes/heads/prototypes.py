@@ -25,6 +25,7 @@ class Prototypes(ProductHead):
     kind: PrototypeKind = "mean"
 
     name: ClassVar[str] = "prototypes"
+    linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = TEMPERATURE
 
     def from_products(

@@ -4,11 +4,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import check_estimator
 
-from cplsr.classifier.prototype_classifier import PrototypeClassifier
+from cplsr.classifier import reading_choice
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.episodes.heads import make_head
+from cplsr.episodes.heads.auto import Auto
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 
 
@@ -37,7 +42,7 @@ def blobs(seed=0, classes=("ash", "birch", "cedar"), counts=(3, 1, 4), dim=6, sp
 
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_accepts_it():
-    outcomes = check_estimator(PrototypeClassifier(), on_skip=None)
+    outcomes = check_estimator(EmbeddingClassifier(), on_skip=None)
 
     assert {outcome["status"] for outcome in outcomes} <= {"passed", "skipped"}
     assert sum(outcome["status"] == "passed" for outcome in outcomes) > 40
@@ -50,7 +55,7 @@ def test_probabilities_are_the_definition(kind, seed, counts):
     X, y = blobs(seed, counts=counts)
     queries = np.random.default_rng(seed + 1).normal(size=(4, 6))
 
-    model = PrototypeClassifier(temperature=7.5, prototype=kind).fit(X, y)
+    model = EmbeddingClassifier(Prototypes(kind), temperature=7.5).fit(X, y)
 
     for x, found in zip(queries, model.predict_proba(queries), strict=True):
         expected = slow_probabilities(x, X, y, ["ash", "birch", "cedar"], 7.5, kind)
@@ -63,13 +68,13 @@ def test_probabilities_are_the_definition(kind, seed, counts):
 def test_learning_in_parts_and_forgetting_a_class_is_fitting_the_rest(seed, cut):
     X, y = blobs(seed)
     queries = np.random.default_rng(seed + 1).normal(size=(5, 6))
-    whole = PrototypeClassifier().fit(X, y)
+    whole = EmbeddingClassifier().fit(X, y)
 
-    parts = PrototypeClassifier().partial_fit(X[:cut], y[:cut]).partial_fit(X[cut:], y[cut:])
+    parts = EmbeddingClassifier().partial_fit(X[:cut], y[:cut]).partial_fit(X[cut:], y[cut:])
     np.testing.assert_allclose(parts.predict_proba(queries), whole.predict_proba(queries), atol=1e-5)
     assert parts.classes_.tolist() == whole.classes_.tolist()
 
-    fewer = PrototypeClassifier().fit(X[y != "birch"], y[y != "birch"])
+    fewer = EmbeddingClassifier().fit(X[y != "birch"], y[y != "birch"])
     whole.remove_class("birch")
     np.testing.assert_array_equal(whole.predict_proba(queries), fewer.predict_proba(queries))
     np.testing.assert_array_equal(whole.support_labels_, fewer.support_labels_)
@@ -77,7 +82,7 @@ def test_learning_in_parts_and_forgetting_a_class_is_fitting_the_rest(seed, cut)
 
 def test_a_new_class_leaves_the_others_alone():
     X, y = blobs()
-    model = PrototypeClassifier().fit(X, y)
+    model = EmbeddingClassifier().fit(X, y)
     before = dict(zip(model.classes_.tolist(), model.prototypes_.copy(), strict=True))
 
     model.partial_fit(X[:2] + 9, ["beech", "beech"])
@@ -89,7 +94,7 @@ def test_a_new_class_leaves_the_others_alone():
 
 def test_a_class_without_vectors_is_never_the_answer():
     X, y = blobs()
-    model = PrototypeClassifier().partial_fit(X, y, classes=["ash", "birch", "cedar", "zelkova"])
+    model = EmbeddingClassifier().partial_fit(X, y, classes=["ash", "birch", "cedar", "zelkova"])
 
     probabilities = model.predict_proba(-X)
 
@@ -117,7 +122,7 @@ def test_predicting_takes_as_many_steps_for_ten_thousand_classes_as_for_ten():
     steps = []
     for classes in (10, 10_000):
         X = np.random.default_rng(0).normal(size=(2 * classes, 8))
-        model = PrototypeClassifier().fit(X, np.repeat(np.arange(classes), 2))
+        model = EmbeddingClassifier().fit(X, np.repeat(np.arange(classes), 2))
         model.predict(queries)
         steps.append(count_calls(model.predict, queries))
         expected = [slow_probabilities(x, X[:20], np.repeat(np.arange(10), 2), range(10), 1.0, "mean") for x in queries]
@@ -129,7 +134,7 @@ def test_predicting_takes_as_many_steps_for_ten_thousand_classes_as_for_ten():
 
 def test_rejection():
     X, y = blobs(spread=0.1)
-    model = PrototypeClassifier(temperature=2.0).fit(X, y)
+    model = EmbeddingClassifier(temperature=2.0).fit(X, y)
     likelihoods = model.predict_proba(X).max(axis=1)
     threshold = float(np.median(likelihoods))
 
@@ -137,18 +142,18 @@ def test_rejection():
 
     assert set(answers[likelihoods < threshold]) == {"unknown"}
     assert (answers[likelihoods >= threshold] == model.predict(X)[likelihoods >= threshold]).all()
-    numbers = PrototypeClassifier().fit(X, np.arange(len(X)) % 3)
+    numbers = EmbeddingClassifier().fit(X, np.arange(len(X)) % 3)
     assert set(numbers.predict(X, reject_below=1.0).tolist()) <= {"unknown", 0, 1, 2}
     assert isinstance(numbers.predict(X, reject_below=0.0).tolist()[0], int)
     with pytest.raises(InputError, match="no probability"):
         model.predict(X, reject_below=50.0)
     with pytest.raises(InputError, match="rename the class"):
-        PrototypeClassifier().fit(X, ["unknown", *y[1:]]).predict(X, reject_below=0.5)
+        EmbeddingClassifier().fit(X, ["unknown", *y[1:]]).predict(X, reject_below=0.5)
 
 
 def test_the_out_of_domain_score_is_the_share_of_closer_support_images():
     X, y = blobs(counts=(5, 5, 5), spread=0.3)
-    model = PrototypeClassifier().fit(X, y)
+    model = EmbeddingClassifier().fit(X, y)
     queries = np.concatenate((model.prototypes_, np.random.default_rng(5).normal(size=(20, 6))))
 
     scores = model.out_of_domain_score(queries)
@@ -160,7 +165,7 @@ def test_the_out_of_domain_score_is_the_share_of_closer_support_images():
     assert (scores[:3] < 0.1).all()
     assert scores.max() > 0.9
     assert len(model.support_best_) == 15
-    single = PrototypeClassifier().fit(X[:2], ["a", "b"])
+    single = EmbeddingClassifier().fit(X[:2], ["a", "b"])
     assert np.isnan(single.out_of_domain_score(X)).all()
     assert single.temperature_ == 20.0
 
@@ -168,12 +173,14 @@ def test_the_out_of_domain_score_is_the_share_of_closer_support_images():
 def test_bad_settings_and_requests():
     X, y = blobs()
     with pytest.raises(InputError, match="temperature='warm'"):
-        PrototypeClassifier(temperature="warm").fit(X, y)
+        EmbeddingClassifier(temperature="warm").fit(X, y)
     with pytest.raises(InputError, match="temperature=0"):
-        PrototypeClassifier(temperature=0).fit(X, y)
-    with pytest.raises(InputError, match="prototype is 'median'"):
-        PrototypeClassifier(prototype="median").fit(X, y)
-    model = PrototypeClassifier().fit(X, y)
+        EmbeddingClassifier(temperature=0).fit(X, y)
+    with pytest.raises(InputError, match="the head 'rigde' is not known: did you mean 'ridge'"):
+        EmbeddingClassifier("rigde").fit(X, y)
+    with pytest.raises(InputError, match="the head em answers images together"):
+        EmbeddingClassifier("em").fit(X, y)
+    model = EmbeddingClassifier().fit(X, y)
     with pytest.raises(InputError, match="no class 'oak'"):
         model.remove_class("oak")
     with pytest.raises(InputError, match="text and numbers"):
@@ -181,3 +188,66 @@ def test_bad_settings_and_requests():
     model.remove_class("ash").remove_class("birch")
     with pytest.raises(InputError, match="only class"):
         model.remove_class("cedar")
+
+
+@pytest.mark.parametrize("head", ["auto", "ridge", "lda", "logistic", "knn"])
+def test_other_heads_answer_as_in_an_episode(head):
+    X, y = blobs(counts=(4, 3, 4), dim=12)
+    queries = np.random.default_rng(3).normal(size=(6, 12))
+    model = EmbeddingClassifier(head, parts=4, decay=1.0).fit(X, y)
+    parts = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in np.split(X, 4, axis=1)]
+    asked = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in np.split(queries, 4, axis=1)]
+    if head == "auto":  # chooses the penalty, and scales every part to length one
+        episode = Auto(parts=4, decay=1.0)
+        X, queries = np.concatenate(parts, axis=1), np.concatenate(asked, axis=1)
+        model = EmbeddingClassifier(head, parts=4, decay=1.0).fit(X, y)
+    else:
+        episode = make_head(head)
+
+    labels = torch.from_numpy(np.searchsorted(model.classes_, y))
+    expected = episode.scores(torch.from_numpy(X), labels, torch.from_numpy(queries), 3)
+
+    np.testing.assert_allclose(model.scores(queries), expected / (episode.temperature or 1.0), atol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(queries).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("head", ["ridge", "lda", "knn", "prototypes"])
+def test_left_out_scores_are_those_of_fitting_without_the_vector(head):
+    X, y = blobs(counts=(3, 1, 4))
+    model = EmbeddingClassifier(head).fit(X, y)
+
+    (judged,) = model.left_out()
+
+    assert sorted(judged.rows) == np.flatnonzero(y != "birch").tolist()
+    for row, scores in zip(judged.rows, judged.scores, strict=True):
+        others = np.arange(len(y)) != row
+        expected = EmbeddingClassifier(head).fit(X[others], y[others]).scores(X[[row]])[0]
+        np.testing.assert_allclose(scores, expected, atol=1e-9)
+
+
+def test_the_choice_is_explained_and_kept_when_restored():
+    generator = np.random.default_rng(0)
+    y = np.repeat(["ash", "birch", "cedar"], 6)
+    early, late = np.repeat(np.eye(3, 8), 6, axis=0), np.zeros((18, 24))
+    X = np.concatenate((early, late), axis=1) + 0.3 * generator.normal(size=(18, 32))
+
+    model = EmbeddingClassifier("auto", parts=4).fit(X, y)
+
+    assert model.choice_.reading.decay == 1.0, "only the first block knows the classes"
+    assert "all blocks alike: its squared error" in model.choice_.sentence()
+    single = EmbeddingClassifier("auto", parts=4).fit(X[::6], y[::6])
+    assert (single.choice_.reading.decay, single.choice_.reading.penalty) == (0.6, 0.03)
+    assert "no class has two images" in single.choice_.sentence()
+    again = EmbeddingClassifier("auto", parts=4).restore(
+        model.classes_, X, model.support_labels_, single.choice_, temperature=3.0
+    )
+    assert (again.choice_, again.temperature_) == (single.choice_, 3.0)
+
+
+def test_many_images_choose_by_an_even_sample():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(4), [900, 3, 200, 400]))
+
+    rows = reading_choice._even_sample(labels)
+
+    assert np.bincount(labels[rows]).tolist() == [125, 3, 125, 125]
+    assert (np.diff(rows) > 0).all()

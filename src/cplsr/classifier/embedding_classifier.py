@@ -1,0 +1,357 @@
+"""The classifier in feature space: support vectors in, probabilities of the classes out, by any head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cplsr.classifier.leave_one_out import (
+    Judged,
+    as_if_whole,
+    calibrated_temperature,
+    calibration_rows,
+    class_sums,
+    head_scores,
+    judge,
+    leave_one_out,
+    leave_one_out_in_chunks,
+)
+from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
+from cplsr.episodes.heads import Head, make_head
+from cplsr.episodes.heads.auto import Auto
+from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.episodes.heads.ridge import Ridge, fit_ridge
+from cplsr.episodes.prototypes import unit
+from cplsr.errors import InputError
+
+UNKNOWN = "unknown"
+"""What `predict` answers instead of a class when no class is likely enough."""
+
+
+class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
+    """Classify vectors by any head that answers each of them alone; a scikit-learn estimator.
+
+    The probability of a class is softmax(temperature · score of the class); scores of prototypes are cosines.
+
+    Args:
+        head: A head or its name (see `cplsr.episodes.heads`). `auto` is ridge regression whose penalty, and how deep it
+            reads, are found by leaving out the support vectors in turn.
+        temperature: A number, or `auto`: the one under which the support vectors, each left out in turn, are most
+            likely (see `calibrated_temperature`); without two vectors in any class, that of the head.
+        parts: Of how many equal parts the vectors consist: with `depth` pooling, two for each block.
+        decay: How much a block counts, compared with the block above it, 0 to 1. `auto`: the head's choice, or 0.6.
+
+    Attributes:
+        classes_: The classes, sorted.
+        counts_: How many support vectors each class has.
+        support_: All support vectors (images, dim).
+        support_labels_: Their classes, as positions in `classes_`.
+        choice_: Which head, on what part of the vectors, and why.
+        prototypes_: The mean of each class's support vectors, as the head reads them (classes, dim).
+        unit_prototypes_: The prototypes scaled to length one.
+        temperature_: The temperature, calibrated or given.
+        support_best_: The best cosines of the support vectors when left out, ascending (see `as_if_whole`).
+
+    Example:
+        >>> from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+        >>> model = EmbeddingClassifier().fit([[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]], ["east", "east", "north"])
+        >>> model.predict([[2.0, 0.5], [0.0, 3.0]]).tolist()
+        ['east', 'north']
+    """
+
+    classes_: ndarray
+    counts_: Int64[ndarray, "classes"]
+    support_: Float64[ndarray, "images dim"]
+    support_labels_: Int64[ndarray, "images"]
+
+    def __init__(
+        self, head: Any = "prototypes", temperature: Any = "auto", parts: Any = 1, decay: Any = "auto"
+    ) -> None:
+        self.head = head
+        self.temperature = temperature
+        self.parts = parts
+        self.decay = decay
+
+    def fit(self, X: Any, y: Any) -> EmbeddingClassifier:
+        """Learn from vectors (images, dim) and the class of each; anything learned before is forgotten."""
+        X, y = self._checked(X, y, reset=True)
+        self._forget(y)
+        self._add(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> EmbeddingClassifier:
+        """Learn more vectors, of known or new classes; what was learned before stays.
+
+        Args:
+            X: Vectors (images, dim).
+            y: The class of each.
+            classes: Classes that get a place now, though their vectors may be still to come.
+        """
+        first = not hasattr(self, "classes_")
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            self._forget(y)
+        if classes is not None:
+            self._make_room(np.asarray(classes))
+        self._add(X, y)
+        return self
+
+    def restore(
+        self,
+        classes: ndarray,
+        support: Float64[ndarray, "images dim"],
+        support_labels: Int64[ndarray, "images"],
+        choice: Choice,
+        temperature: float,
+    ) -> EmbeddingClassifier:
+        """Become what was fitted elsewhere: choice and temperature are kept, wherever they were found."""
+        self.n_features_in_ = support.shape[1]
+        self.classes_, self.support_, self.support_labels_ = classes, support, support_labels
+        self.counts_ = np.bincount(support_labels, minlength=len(classes))
+        self._recompute(choice)
+        self.temperature_ = temperature
+        return self
+
+    def remove_class(self, name: Any) -> EmbeddingClassifier:
+        """Forget a class; the others stay as they are.
+
+        Raises:
+            InputError: If there is no such class, or no other.
+        """
+        check_is_fitted(self)
+        positions = np.flatnonzero(self.classes_ == name)
+        if len(positions) == 0:
+            raise InputError(f"there is no class {name!r} to remove: the classes are {named(self.classes_)}")
+        if len(self.classes_) == 1:
+            raise InputError(f"{name!r} is the only class and cannot be removed: add another one first")
+        position = int(positions[0])
+        kept = self.support_labels_ != position
+        self.classes_ = np.delete(self.classes_, position)
+        self.counts_ = np.delete(self.counts_, position)
+        self.support_ = self.support_[kept]
+        labels = self.support_labels_[kept]
+        self.support_labels_ = labels - (labels > position)
+        self._recompute()
+        return self
+
+    def cosines(self, X: Any) -> Float64[ndarray, "images classes"]:
+        """Compute each vector's cosine with the prototype of every class; −1 for classes without vectors."""
+        check_is_fitted(self)
+        cosines = unit(self.read(self._validated(X))) @ self.unit_prototypes_.T
+        cosines[:, self.counts_ == 0] = -1.0
+        return cosines
+
+    def scores(self, X: Any) -> Float64[ndarray, "images classes"]:
+        """Score each vector for every class by the head; −∞ for classes without vectors."""
+        check_is_fitted(self)
+        vectors = unit(self.read(self._validated(X)))
+        scores = np.full((len(vectors), len(self.classes_)), -np.inf)
+        known = self.counts_ > 0
+        if self.linear_ is not None:
+            weights, offsets = self.linear_
+            scores[:, known] = vectors @ weights + offsets
+        else:
+            scores[:, known] = head_scores(self.choice_.head, self.read(self.support_), self._known_labels, vectors)
+        return scores
+
+    def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
+        """Give each vector the probabilities of the classes, in the order of `classes_`."""
+        scores = self.scores(X)
+        logits = self.temperature_ * scores
+        likelihoods = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return likelihoods / likelihoods.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
+        """Label each vector with its likeliest class.
+
+        Args:
+            X: Vectors (images, dim).
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+
+        Raises:
+            InputError: If the threshold is no probability, or a class is itself called `unknown`.
+        """
+        probabilities = self.predict_proba(X)
+        labels = self.classes_[probabilities.argmax(axis=1)]
+        if reject_below is None:
+            return labels
+        check_rejection(reject_below, self.classes_)
+        return rejected(labels, probabilities.max(axis=1) < reject_below)
+
+    def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
+        """Say how unlike the support vectors each vector is, from 0 (nothing odd) to 1.
+
+        The score is the share of the support vectors that, left out, come closer to some prototype than x does to its
+        closest: 1 − (1 + #{b ≤ best}) / (n + 1). It is one minus a conformal p-value: new images like the support score
+        above 1 − α about α of the time, so from 0.95 on an image deserves a look. With n support images it never
+        exceeds n / (n + 1).
+
+        Returns:
+            A score for each vector; nan where no support vector could be left out.
+        """
+        best = self.cosines(X).max(axis=1)
+        images = len(self.support_best_)
+        if images == 0:
+            return np.full(len(best), np.nan)
+        at_most = np.searchsorted(self.support_best_, best, side="right")
+        return 1.0 - (1.0 + at_most) / (images + 1.0)
+
+    def read(self, vectors: Float64[ndarray, "images dim"]) -> Float64[ndarray, "images dim"]:
+        """The vectors as the head sees them: each part by the root of its weight."""
+        return vectors * self.scale_ if self.parts > 1 else vectors
+
+    def left_out(self) -> Iterator[Judged]:
+        """Score every support vector whose class has another one as if it had been left out, some at a time."""
+        check_is_fitted(self)
+        vectors, labels = self.read(self.support_), self.support_labels_
+        head = self.choice_.head
+        if isinstance(head, Prototypes):
+            yield from leave_one_out_in_chunks(vectors, labels, len(self.classes_), normalized=_normalized(head))
+        else:
+            judged = judge(head, vectors, self._known_labels)
+            scores = np.full((len(judged.rows), len(self.classes_)), -np.inf)
+            scores[:, self.counts_ > 0] = judged.scores
+            yield Judged(judged.rows, labels[judged.rows], scores)
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Float64[ndarray, "images dim"], ndarray]:
+        self._made_head()
+        if self.temperature != "auto" and not _is_positive(self.temperature):
+            raise InputError(f"temperature={self.temperature!r} is not usable: give a number above 0, or 'auto'")
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_classification_targets(y)
+        return X, y
+
+    def _validated(self, X: Any) -> Float64[ndarray, "images dim"]:
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _made_head(self) -> Head:
+        head = self.head if isinstance(self.head, Head) else make_head(self.head)
+        if head.together:
+            raise InputError(
+                f"the head {head.name} answers images together: take a head that answers each alone, such as ridge"
+            )
+        return Auto(self.parts, self.decay) if isinstance(head, Auto) else head
+
+    def _forget(self, y: ndarray) -> None:
+        self.classes_ = np.unique(y)[:0]
+        self.counts_ = np.zeros(0, dtype=np.int64)
+        self.support_ = np.zeros((0, self.n_features_in_))
+        self.support_labels_ = np.zeros(0, dtype=np.int64)
+
+    def _make_room(self, names: ndarray) -> None:
+        """Insert new names among the sorted classes; what is known of the others moves with them, unchanged."""
+        if len({isinstance(group.tolist()[0], str) for group in (self.classes_, names) if len(group)}) > 1:
+            raise InputError(
+                f"classes {named(names)} and {named(self.classes_)} are of different kinds, text and numbers: "
+                "name all of them the same way"
+            )
+        classes = np.union1d(self.classes_, names) if len(self.classes_) else np.unique(names)
+        moved_to = np.searchsorted(classes, self.classes_)
+        counts = np.zeros(len(classes), dtype=np.int64)
+        counts[moved_to] = self.counts_
+        self.classes_, self.counts_ = classes, counts
+        self.support_labels_ = moved_to[self.support_labels_]
+
+    def _add(self, X: Float64[ndarray, "images dim"], y: ndarray) -> None:
+        self._make_room(np.unique(y))
+        labels = np.searchsorted(self.classes_, y)
+        self.counts_ += np.bincount(labels, minlength=len(self.classes_))
+        self.support_ = np.concatenate((self.support_, X))
+        self.support_labels_ = np.concatenate((self.support_labels_, labels))
+        self._recompute()
+
+    def _recompute(self, choice: Choice | None = None) -> None:
+        """Compute what follows from the support: the choice (unless it is given), the weights, the temperature."""
+        self.choice_ = choice or self._chosen()
+        weights = np.sqrt(self.choice_.reading.weights(self.parts).numpy())
+        self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)
+        vectors, classes = self.read(self.support_), len(self.classes_)
+        head = self.choice_.head
+        normalized = _normalized(head)
+        sums = class_sums(vectors, self.support_labels_, classes, normalized=normalized)
+        self.prototypes_ = sums / np.maximum(self.counts_, 1)[:, None]
+        self.unit_prototypes_ = unit(sums)
+        rows = calibration_rows(self.support_labels_, classes)
+        judged = leave_one_out(vectors, self.support_labels_, sums, rows, normalized=normalized)
+        cosines = as_if_whole(judged, vectors, self.support_labels_, sums, normalized=normalized)[:, self.counts_ > 0]
+        self.support_best_ = np.sort(cosines.max(axis=1)) if cosines.size else np.zeros(0)
+        self.linear_ = self._linear(head, vectors)
+        if self.temperature != "auto":
+            self.temperature_ = float(self.temperature)
+            return
+        if not isinstance(head, Prototypes):
+            judged = judge(head, vectors, self._known_labels)
+            cosines = judged.scores
+        own = self._known_labels[judged.rows]
+        self.temperature_ = calibrated_temperature(cosines, own, usual=head.temperature or 1.0)
+
+    def _chosen(self) -> Choice:
+        head = self._made_head()
+        if isinstance(head, Auto):
+            return choose_reading(head, self.support_, self._known_labels)
+        return fixed_choice(head, self.decay if self.parts > 1 else None)
+
+    def _linear(
+        self, head: Head, vectors: Float64[ndarray, "images dim"]
+    ) -> tuple[Float64[ndarray, "dim known"], Float64[ndarray, "known"]] | None:
+        """Weights and offsets with which a unit vector's scores are v · weights + offsets; `None` if none are."""
+        known = self.counts_ > 0
+        if isinstance(head, Prototypes):
+            return self.unit_prototypes_[known].T, np.zeros(int(known.sum()))
+        if isinstance(head, Ridge):
+            weights, _ = fit_ridge(torch.from_numpy(unit(vectors)), torch.from_numpy(self._known_labels), head.penalty)
+            return weights.numpy(), np.zeros(int(known.sum()))
+        if not head.linear:
+            return None
+        at = np.concatenate((np.eye(vectors.shape[1]), np.zeros((1, vectors.shape[1]))))
+        scores = head_scores(head, vectors, self._known_labels, at)
+        return scores[:-1] - scores[-1], scores[-1]
+
+    @property
+    def _known_labels(self) -> Int64[ndarray, "images"]:
+        """The classes of the support vectors, as positions among the classes that have any."""
+        return (np.cumsum(self.counts_ > 0) - 1)[self.support_labels_]
+
+
+def _normalized(head: Head) -> bool:
+    return not isinstance(head, Prototypes) or head.kind == "mean_of_normalized"
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
+
+
+def rejected(labels: ndarray, rejects: Bool[ndarray, "images"]) -> ndarray:
+    """Replace the labels of rejected images by `unknown`; numbers stay numbers beside it."""
+    if labels.dtype.kind == "U":
+        return np.where(rejects, UNKNOWN, labels)
+    mixed = labels.astype(object)
+    mixed[rejects] = UNKNOWN
+    return mixed
+
+
+def check_rejection(reject_below: float | None, classes: ndarray) -> None:
+    """Raise `InputError` for a threshold that is no probability, or a class that is itself called `unknown`."""
+    if reject_below is None:
+        return
+    if not 0 <= reject_below <= 1:
+        raise InputError(f"reject_below={reject_below} is no probability: give a number from 0 to 1")
+    if UNKNOWN in classes.tolist():
+        raise InputError(
+            f"a class is called {UNKNOWN!r}, which is also the answer for rejected images: rename the class, or do not "
+            "reject"
+        )
+
+
+def named(classes: ndarray, most: int = 8) -> str:
+    """List a few class names for a message, and how many more there are."""
+    names = [str(name) for name in classes[:most].tolist()]
+    return ", ".join(names) + (f" and {len(classes) - most:,} more" if len(classes) > most else "")
