@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar, final
 
 import torch
@@ -24,6 +24,14 @@ class Head(Declared, ABC):
     name: ClassVar[str]
     together: ClassVar[bool] = False
     temperature: ClassVar[float | None] = None
+
+    @property
+    def title(self) -> str:
+        """Its name, and the options that are not the defaults: `ridge penalty=1`."""
+        usual, own = asdict(type(self)()), asdict(self)  # type: ignore[call-overload]
+        options = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+                   for name, value in own.items() if value != usual[name])  # fmt: skip
+        return " ".join((self.name, *options))
 
     @abstractmethod
     def scores(
