@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import json
 import math
 import re
 import typing
@@ -121,6 +122,29 @@ def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, n
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
     return values
+
+
+def parse_options(texts: Iterable[str], what: str, example: str) -> dict[str, Any]:
+    """Read `name=value` pairs; a value is a number, a list or true/false where it reads as one, else text.
+
+    Args:
+        texts: the pairs.
+        what: whose options they are, for the message.
+        example: a right one, for the message.
+
+    Raises:
+        InputError: a pair is incomplete.
+    """
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise InputError(f"{what} option {text!r} is incomplete: give name=value, for example {example}")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def kinds_of(cls: type) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cplsr.adapters.attach import attach
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.cli.evaluate import default_adapter_name, main, show_tables, split_name
+from cplsr.cli.report import main as report
 from cplsr.errors import InputError
 from cplsr.records.results import AccuracyRow, Results
 
@@ -179,6 +180,30 @@ def test_other_classifiers_answer_the_same_episodes(tmp_path, model, images, cap
     counted = next(row for row in results["confusion"] if (row["method"], row["shot"]) == ("frozen", 2))
     hardest = counted["classes"][counted["recall"].index(min(counted["recall"]))]
     assert f"[odd] {hardest} {min(counted['recall']):.0%}" in lines["frozen"]
+
+
+def test_head_options_and_both_kinds_of_queries(tmp_path, model, images, capsys):
+    out = tmp_path / "results.json"
+    words = [*common(model), "--target", f"one={images}", "--shots", "1"]
+
+    main([*words, "--head", "ridge", "ridge:penalty=1", "em:gamma=1,iterations=3", "--queries", "balanced", "dirichlet",
+          "--out", str(out)])  # fmt: skip
+
+    methods = ["frozen ridge", "frozen ridge penalty=1", "frozen em gamma=1 iterations=3"]
+    for part in (json.loads(out.read_text()), json.loads(out.read_text())["dirichlet"]):
+        assert [(row["method"], row["together"]) for row in part["rows"]] == [*zip(methods, (0, 0, 1), strict=True)]
+        assert [row["method"] for row in part["paired"]] == methods[1:]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "frozen em gamma=1 iterations=3 †" in printed
+    assert "significantly above or below frozen ridge on the same episodes" in printed
+    assert report([str(out), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "one<br>Dirichlet" in page
+    assert "frozen em gamma=1 iterations=3 †" in page
+    for head, said in (("rigde", "did you mean 'ridge'"), ("ridge:penalty=-1", "penalty is -1: give a number above 0"),
+                       ("ridge:", "is incomplete"), ("ridge:lambda=1", "unknown setting 'lambda'")):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            main([*words, "--head", head])
 
 
 def vit_s_results(backbone=(("layers", 12), ("dim", 384), ("heads", 6), ("patch_size", 16)), images=27_000, way=5):

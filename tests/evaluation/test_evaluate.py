@@ -6,6 +6,7 @@ import pytest
 from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.store import load_adapter, save_adapter
 from cplsr.episodes.heads import make_head
+from cplsr.episodes.heads.em import Em
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
@@ -14,6 +15,7 @@ from cplsr.evaluation.contenders import HeadContender
 from cplsr.evaluation.embed import embed_domain
 from cplsr.evaluation.evaluate import evaluate, evaluate_embeddings
 from cplsr.evaluation.scoring import Scoring
+from cplsr.records.results import Results
 from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = EpisodeSettings(shots=(1, 3), way=4, query=5, episodes=40, seed=3)
@@ -169,14 +171,14 @@ def test_every_model_answers_with_every_head(backbone, plain_domain, stored):
         workers=0,
     )
 
-    heads = ("", " knn", " ridge", " em")
+    heads = ("", " knn", " ridge penalty=2", " em")
     assert results.methods == tuple(model + head for model in ("frozen", "CP") for head in heads)
     assert [row.shot for row in results.rows] == [1] * 8 + [3] * 8
     assert {row.method for row in results.rows if row.together} == {"frozen em", "CP em"}
     assert {row["name"] for row in results.settings["heads"]} == {"prototypes", "knn", "ridge", "em"}
     vectors = embed_domain(backbone, domain, workers=0).vectors
     episodes = EpisodeSampler(domain.labels, way=4, shot=3, query=5, seed=3).draw(40)
-    for name, head in (("knn", make_head("knn")), ("ridge", Ridge(penalty=2.0)), ("em", make_head("em"))):
+    for name, head in (("knn", make_head("knn")), ("ridge penalty=2", Ridge(penalty=2.0)), ("em", make_head("em"))):
         right = Scoring(vectors).accuracies(episodes, head).mean()
         assert results.row(f"frozen {name}", "one", 3).accuracy == pytest.approx(100 * right)
         assert results.paired_row(f"frozen {name}", "one", 3).against == "frozen"
@@ -191,12 +193,46 @@ def test_heads_that_make_no_sense_are_refused(backbone, plain_domain, stored):
         evaluate(backbone, targets, heads=("rigde",), settings=SETTINGS)
     with pytest.raises(InputError, match="each once"):
         evaluate(backbone, targets, heads=("knn", "knn"), settings=SETTINGS)
-    with pytest.raises(InputError, match="lda needs 2 images of some class"):
-        evaluate(backbone, targets, heads=("lda",), settings=SETTINGS, workers=0)
+    with pytest.raises(InputError, match="each once"):
+        evaluate(backbone, targets, heads=("ridge", "ridge:penalty=0.1"), settings=SETTINGS)
+
+
+def test_a_row_says_the_options_that_are_not_usual(backbone, plain_domain):
+    heads = ("ridge:penalty=1", "ridge", "prototypes:kind=mean", "prototypes", Em(gamma=1.0, center="classes"))
+    settings = dataclasses.replace(SETTINGS, shots=(1,), prototype="mean_of_normalized")
+
+    results = evaluate(backbone, {"one": plain_domain()}, heads=heads, settings=settings, workers=0)
+
+    assert results.methods == (
+        "frozen", "frozen ridge penalty=1", "frozen ridge", "frozen prototypes", "frozen em gamma=1 center=classes"
+    )  # fmt: skip
+    assert {"name": "ridge", "penalty": 1.0} in results.settings["heads"]
+    assert {"name": "prototypes", "kind": "mean_of_normalized"} in results.settings["heads"]
+
+
+def test_balanced_and_uneven_queries_in_one_run_are_those_of_two(tmp_path, backbone, plain_domain):
+    targets = {"one": plain_domain()}
+
+    def measured(*queries):
+        settings = dataclasses.replace(SETTINGS, queries=queries)
+        return evaluate(backbone, targets, heads=("prototypes", "em"), settings=settings, workers=0)
+
+    both, balanced, uneven = measured("dirichlet", "balanced"), measured("balanced"), measured("dirichlet")
+
+    for part in ("rows", "paired", "confusion", "calibration"):
+        assert getattr(both, part) == getattr(balanced, part)
+        assert getattr(both.dirichlet, part) == getattr(uneven, part)
+    assert balanced.dirichlet is None
+    assert "dirichlet" not in balanced.to_json()
+    assert both.settings["queries"] == ["dirichlet", "balanced"]
+    both.write(tmp_path / "both.json")
+    assert Results.read(tmp_path / "both.json").dirichlet == both.dirichlet
+    with pytest.raises(InputError, match=r"queries are .*each once"):
+        measured("balanced", "balanced")
 
 
 def test_uneven_queries_have_the_same_support_and_say_so(backbone, plain_domain):
-    settings = dataclasses.replace(SETTINGS, queries="dirichlet")
+    settings = dataclasses.replace(SETTINGS, queries=("dirichlet",))
 
     results = evaluate(backbone, {"one": plain_domain()}, settings=settings, workers=0)
 

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from cplsr.evaluation.published import (
     PublishedCell,
     another_backbone,
     benchmark_target,
+    comparable_methods,
     paper_beside,
     published_for,
     published_table,
@@ -129,10 +131,14 @@ def test_figures_by_target_and_shot():
         published_table("maxi")
 
 
-def results(*, methods=("frozen", "CP"), name="ISIC", images=10_015, classes=7, way=5, size=224, **shape):
+def results(
+    *, methods=("frozen", "CP"), name="ISIC", images=10_015, classes=7, way=5, size=224, queries="balanced", **shape
+):
     backbone = {"layers": 12, "dim": 384, "heads": 6, "patch_size": 16, "image_size": size, **shape}
     rows = [
-        AccuracyRow(method, "skin", shot, way, 15, 9, 0, None, 50.0, 1.0) for method in methods for shot in (1, 5, 20)
+        AccuracyRow(method, "skin", shot, way, 15, 9, 0, None, 50.0, 1.0, queries=queries)
+        for method in methods
+        for shot in (1, 5, 20)
     ]
     data = {"skin": {"name": name, "images": images, "classes": {f"class {c}": 9 for c in range(classes)}}}
     return Results(rows=tuple(rows), settings={"backbone": backbone}, data=data)
@@ -150,6 +156,10 @@ def test_what_stands_beside_an_evaluation():
     tiered = paper_beside(results(), base="tiered-ImageNet")
     assert tiered.cells["CPLSR"]["skin", 1] == PublishedCell(33.32, 0.20)
     assert set(paper_beside(results(methods=("frozen", "frozen+knn"))).cells) == {"DINO"}  # no adapter to compare
+    ridge = results(methods=("frozen", "frozen ridge", "CP ridge"))
+    ridge = replace(ridge, settings={**ridge.settings, "adapters": [{"name": "CP"}]})
+    assert comparable_methods(ridge) == ["frozen"]
+    assert set(paper_beside(ridge).cells) == {"DINO"}  # the adapter was not measured as the paper's was
     assert paper_beside(results(name="skin")) == paper_beside(Results(rows=results().rows)) == type(beside)()
 
 
@@ -163,6 +173,10 @@ def test_what_stands_beside_an_evaluation():
         ({"dim": 192, "heads": 3}, "another backbone (12 layers, 192 wide, 3 heads, patch 16; the paper's", False),
         ({"patch_size": 8}, "another backbone", False),
         ({"way": 7}, "they are 5-way, these 7-way", False),
+        ({"queries": "dirichlet"}, "queries are spread unevenly over the classes, the paper's evenly", False),
+        ({"pooling": "depth"}, "they stand on the class token of the last block, these on depth pooling", False),
+        ({"methods": ("frozen ridge",)}, "they are those of prototypes, these of frozen ridge", False),
+        ({"methods": ("frozen", "frozen ridge", "frozen em")}, "; frozen ridge, frozen em answer otherwise", True),
     ],
 )
 def test_what_is_not_comparable_is_said_in_a_remark(given, said, shown):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from oracles import report_inputs
 
-from cplsr.evaluation.published import PaperBeside
+from cplsr.evaluation.published import PaperBeside, PublishedCell
 from cplsr.report.accuracy_tables import accuracy_table, paired_table, whole_accuracy_table
 
 
@@ -72,3 +72,41 @@ def test_all_shots_at_once_have_the_cells_of_each_shot_either_way():
         for row in across.rows
         for method, cell in zip(across.columns[2:], row[2:], strict=True)
     }
+
+
+def with_both_kinds_of_queries():
+    whole = report_inputs.results(("a", "b"), methods=("frozen", "frozen em"))
+    rows = tuple(replace(row, together=row.method == "frozen em") for row in whole.rows)
+    uneven = replace(whole, rows=tuple(replace(r, accuracy=r.accuracy - 9, queries="dirichlet") for r in rows))
+    return replace(whole, rows=rows, dirichlet=uneven)
+
+
+def test_methods_that_see_the_queries_together_have_a_sign_that_is_explained():
+    table = accuracy_table(replace(with_both_kinds_of_queries(), dirichlet=None), 1)
+
+    assert [row[0].text for row in table.rows] == ["frozen", "frozen em †"]
+    assert "† sees the queries of an episode together" in table.caption
+    assert "Dirichlet" not in table.caption
+    assert r"frozen em $\dagger$" in table.to_latex()
+    assert "†" not in accuracy_table(report_inputs.results(("a", "b")), 1).caption
+
+
+def test_balanced_and_uneven_queries_stand_side_by_side():
+    both = with_both_kinds_of_queries()
+
+    table = accuracy_table(both, 1)
+    down = whole_accuracy_table(both, PaperBeside({"DINO": {("a", 1): PublishedCell(50.0, 1.0)}}))
+    across = whole_accuracy_table(both, PaperBeside(), methods_down=False)
+
+    assert table.columns == ("method", "a", "a\nDirichlet", "b", "b\nDirichlet", "average", "average\nDirichlet")
+    assert [cell.text[:5] for cell in table.rows[0][1:]] == ["43.00", "34.00", "50.00", "41.00", "46.50", "37.50"]
+    assert "unequally many of each class" in table.caption
+    assert down.columns[:3] == ("method", "a\n1-shot", "a\n1-shot\nDirichlet")
+    assert [cell.text for cell in down.rows[-1]] == ["paper: DINO", "50.00 ±1.00"] + [""] * 11
+    assert [tuple(cell.text for cell in row[:2]) for row in across.rows[:2]] == [("a", "1"), ("a", "1 Dirichlet")]
+    assert {row[3].text for row in paired_table(both).rows} == {"1", "1 Dirichlet", "5", "5 Dirichlet"}
+
+
+def test_uneven_queries_alone_are_told_of():
+    table = accuracy_table(with_both_kinds_of_queries().dirichlet, 1)
+    assert "15 queries per class on average, in shares drawn from Dirichlet(2)" in table.caption

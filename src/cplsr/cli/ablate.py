@@ -17,8 +17,8 @@ from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
 from cplsr.cli.terminal import fits, print_plain
-from cplsr.cli.train import Train, parse_adapter_options, parse_options
-from cplsr.declared import between, kinds_of
+from cplsr.cli.train import Train, parse_adapter_options
+from cplsr.declared import between, kinds_of, parse_options
 from cplsr.errors import InputError
 from cplsr.files import only_writer
 from cplsr.records.public import public_command

@@ -10,6 +10,7 @@ import tyro
 
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import WARNING, fits, print_plain
+from cplsr.declared import parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
 from cplsr.records.public import public_command
@@ -38,7 +39,7 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
     head: tuple[str, ...] = ("prototypes",)
     """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn; and centered, em, bd_cspn, alpha_tim,
-    which see the queries of an episode together."""
+    which see the queries of an episode together; with options as in ridge:penalty=1 or em:gamma=1,iterations=5."""
     match_shot: bool = False
     """Measure each adapter only at the shot it was trained for."""
     method: str | None = None
@@ -89,21 +90,24 @@ def run(options: Evaluate) -> Results:
         raise InputError(
             f"--method {options.method} trains weights, for which bf16 is too coarse: give --precision fp32"
         )
+    settings = EpisodeSettings.of(options)
     shared: dict[str, Any] = {
         "adapters": named,
-        "settings": EpisodeSettings.of(options),
         "match_shot": options.match_shot,
         "cache": EmbeddingCache() if options.cache else None,
         "batch_size": options.batch_size,
         "workers": options.workers,
     }
-    results = evaluate(backbone, targets, heads=options.head, strict=options.strict, **shared)
+    results = evaluate(backbone, targets, heads=options.head, settings=settings, strict=options.strict, **shared)
     if adaptation is None or options.method is None:
         return results
     from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 
     request = AdaptationRequest(options.method, adaptation, options.method_episodes)
-    return measure_adaptation(backbone, targets, request, **shared).behind(results)
+    adapted = [measure_adaptation(backbone, targets, request, settings=each, **shared) for each in settings.by_queries]
+    if results.dirichlet is not None:
+        results = replace(results, dirichlet=adapted[1].behind(results.dirichlet))
+    return adapted[0].behind(results)
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:
@@ -112,7 +116,6 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
     Raises:
         InputError: If the method does nothing there that prototypes do not do.
     """
-    from cplsr.cli.train import parse_options
     from cplsr.methods.registry import METHODS, find_method, make_adaptation
 
     adaptation = make_adaptation(find_method(name), parse_options(options.method_options, "method", "steps=100"))

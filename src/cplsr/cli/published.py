@@ -154,12 +154,13 @@ def _own_rows(
 
 
 def _remarks(results: Results) -> list[str]:
-    from cplsr.evaluation.published import WAY, another_backbone, remarks_on_data
+    from cplsr.evaluation import published
 
-    ways = {row.way for row in results.rows} - {WAY}
-    remarks = [f"→ episodes are {way}-way, the paper's {WAY}-way" for way in sorted(ways)]
-    backbone = another_backbone(results)
-    return [*remarks, *([f"→ {backbone}"] if backbone else []), *(f"→ {remark}" for remark in remarks_on_data(results))]
+    ways = {row.way for row in results.rows} - {published.WAY}
+    remarks = [f"episodes are {way}-way, the paper's {published.WAY}-way" for way in sorted(ways)]
+    remarks += filter(None, (published.another_backbone(results), published.unbalanced_queries(results)))
+    remarks += (*published.remarks_on_methods(results), *published.remarks_on_data(results))
+    return [f"→ {remark}" for remark in remarks]
 
 
 def _figure(cell: PublishedCell) -> str:

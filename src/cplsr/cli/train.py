@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cplsr.cli.options import parse
 from cplsr.cli.recipes import split_recipe
+from cplsr.declared import parse_options
 from cplsr.errors import InputError
 from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
@@ -151,26 +151,3 @@ def _print_result(result: TrainingResult, select: str) -> None:
 def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
     """Read options of an adapter; see `parse_options`."""
     return parse_options(texts, "adapter", "sharing=shared")
-
-
-def parse_options(texts: tuple[str, ...], what: str, example: str) -> dict[str, Any]:
-    """Read `name=value` pairs; a value is a number, a list or true/false where it reads as one, else text.
-
-    Args:
-        texts: The pairs.
-        what: Whose options they are, for the message.
-        example: A right one, for the message.
-
-    Raises:
-        InputError: If a pair is incomplete.
-    """
-    options: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise InputError(f"{what} option {text!r} is incomplete: give name=value, for example {example}")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
-    return options

@@ -145,7 +145,7 @@ def measure_adaptation(
         targets: Domains by the name they get in the results.
         request: How to adapt, and on how many episodes.
         adapters: Name of each, and where it is stored.
-        settings: Of the evaluation whose episodes these are.
+        settings: Of the evaluation whose episodes these are, with the first kind of queries.
         match_shot: Measure an adapter only at the shot it was trained for.
         cache: Where embeddings and finished episodes are looked up and kept; `None` keeps none.
         batch_size: Images that are embedded at a time.
@@ -251,7 +251,7 @@ class AdaptingContender(Contender):
             "query": settings.query,
             "seed": settings.seed,
             "shot": episodes.shot,
-            **({} if settings.queries == "balanced" else {"queries": settings.queries}),
+            **({} if settings.queries[0] == "balanced" else {"queries": settings.queries[0]}),
         }
         return EpisodeLog.of(about, self.logs)
 

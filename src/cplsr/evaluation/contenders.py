@@ -73,7 +73,7 @@ class TargetResults:
 def draw_episodes(
     embeddings: Embeddings, target: str, settings: EpisodeSettings
 ) -> tuple[dict[int, Episodes], list[str]]:
-    """Draw the episodes of a target by shot, and name the classes that have too few images for them."""
+    """Draw the episodes by shot, with the first kind of queries, and name the classes that have too few images."""
     drawn: dict[int, Episodes] = {}
     left_out: dict[str, None] = {}
     for shot in settings.shots:
@@ -85,7 +85,7 @@ def draw_episodes(
                 query=settings.query,
                 seed=settings.seed,
                 groups=embeddings.groups,
-                queries=settings.queries,
+                queries=settings.queries[0],
             )
         except InputError as error:
             raise InputError(f"{target}: {error}") from error
@@ -152,7 +152,7 @@ def _add_rows(
             accuracy=interval.mean,
             ci95=interval.half_width,
             together=head is not None and head.together,
-            queries=settings.queries,
+            queries=settings.queries[0],
         )
     )
     if scores.confusion is not None:

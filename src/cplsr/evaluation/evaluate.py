@@ -50,9 +50,11 @@ def evaluate(
         targets: Domains by the name they get in the results.
         adapters: Name of each, and where it is stored. Each gets rows of its own and paired differences from the
             frozen backbone.
-        heads: How the embeddings of each of them answer, by name or with options of your own; each is a method of its
-            own, such as `frozen ridge`. The paper's prototypes go without saying in a name and stand first.
-        settings: The episodes.
+        heads: How the embeddings of each of them answer: a name, a name with options (`ridge:penalty=1`) or a head;
+            each is a method of its own, such as `frozen ridge penalty=1`. The paper's prototypes go without saying in
+            a name and stand first.
+        settings: The episodes; where they ask for balanced and unbalanced queries, the figures of the latter are
+            `dirichlet` of the results.
         match_shot: Measure an adapter only at the shot it was trained for; two of one name may then share a line.
         cache: Where embeddings are looked up and kept; `None` keeps none.
         batch_size: Images that are embedded at a time.
@@ -65,29 +67,44 @@ def evaluate(
     settings = settings or EpisodeSettings()
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
     chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
-    _check_request(backbone, targets, stored, chosen, match_shot)
+    _check_request(backbone, targets, stored, chosen, settings, match_shot)
     models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
 
-    measured: list[TargetResults] = []
+    measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
     flags = adapter_flags(backbone, stored)
     for target, domain in targets.items():
         frozen, *adapted = embed_many(
             backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache
         )
-        contenders = _contenders(backbone.pooling, frozen, zip(stored, adapted, strict=True), chosen)
-        measured.append(evaluate_embeddings(contenders, target=target, settings=settings, match_shot=match_shot))
+        contenders = _contenders(backbone.pooling, frozen, zip(stored, adapted, strict=True), chosen, settings)
+        measured.append(
+            [
+                evaluate_embeddings(contenders, target=target, settings=each, match_shot=match_shot)
+                for each in settings.by_queries
+            ]
+        )
         data[target] = describe_data(domain, frozen)
-        flags += [f"{target}: {flag}" for flag in data_flags(domain, frozen, measured[-1].left_out)]
+        flags += [f"{target}: {flag}" for flag in data_flags(domain, frozen, measured[-1][0].left_out)]
+    results, *others = (_joined(each) for each in zip(*measured, strict=True))
+    return replace(
+        results,
+        dirichlet=others[0] if others else None,
+        settings=describe_settings(backbone, stored, chosen, settings, match_shot),
+        versions=versions(),
+        data=data,
+        flags=tuple(flags),
+    )
+
+
+def _joined(measured: Iterable[TargetResults]) -> Results:
+    """The figures of all targets."""
+    measured = list(measured)
     return Results(
         rows=tuple(row for each in measured for row in each.rows),
         paired=tuple(row for each in measured for row in each.paired),
         confusion=tuple(row for each in measured for row in each.confusion),
         calibration=tuple(row for each in measured for row in each.calibration),
-        settings=describe_settings(backbone, stored, chosen, settings, match_shot),
-        versions=versions(),
-        data=data,
-        flags=tuple(flags),
     )
 
 
@@ -96,11 +113,12 @@ def _contenders(
     frozen: Embeddings,
     adapted: Iterable[tuple[tuple[str, AdapterInfo], Embeddings]],
     heads: Sequence[Head],
+    settings: EpisodeSettings,
 ) -> list[Contender]:
     models: list[tuple[str, Embeddings, int | None]] = [(FROZEN, frozen, None)]
     models += [(name, embeddings, info.shot) for (name, info), embeddings in adapted]
     return [
-        HeadContender(method_name(name, pooling, head), embeddings, shot, head)
+        HeadContender(method_name(name, pooling, head, settings), embeddings, shot, head)
         for name, embeddings, shot in models
         for head in heads
     ]
@@ -122,9 +140,10 @@ def evaluate_embeddings(
     return results
 
 
-def method_name(model: str, pooling: str, head: Head) -> str:
+def method_name(model: str, pooling: str, head: Head, settings: EpisodeSettings) -> str:
     """A model's name with its pooling and head, where these are not the paper's: `frozen depth ridge`."""
-    return model + (" depth" if pooling == "depth" else "") + ("" if isinstance(head, Prototypes) else f" {head.name}")
+    answered = "" if head == Prototypes(settings.prototype) else f" {head.title}"
+    return model + (" depth" if pooling == "depth" else "") + answered
 
 
 def _on_common_images(contenders: Sequence[Contender]) -> list[Contender]:
@@ -137,18 +156,11 @@ def _on_common_images(contenders: Sequence[Contender]) -> list[Contender]:
 
 def _heads(heads: Sequence[str | Head], settings: EpisodeSettings) -> list[Head]:
     """Heads by name, prototypes of the kind that was asked for, which stand first."""
-    made = [
-        head
-        if isinstance(head, Head)
-        else Prototypes(settings.prototype)
-        if head == Prototypes.name
-        else make_head(head)
-        for head in heads
-    ]
-    names = [head.name for head in made]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"heads are {names}: give at least one, each once")
-    return sorted(made, key=lambda head: not isinstance(head, Prototypes))
+    usual = Prototypes(settings.prototype)
+    made = [head if isinstance(head, Head) else usual if head == usual.name else make_head(head) for head in heads]
+    if not made or len(set(made)) < len(made):
+        raise InputError(f"heads are {[head.title for head in made]}: give at least one, each once")
+    return sorted(made, key=lambda head: head != usual)
 
 
 @contextmanager
@@ -165,13 +177,14 @@ def _check_request(
     targets: Mapping[str, Domain],
     stored: list[tuple[str, AdapterInfo]],
     heads: Sequence[Head],
+    settings: EpisodeSettings,
     match_shot: bool,
 ) -> None:
     if not targets:
         raise InputError("there is no target to evaluate on: give at least one")
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give it as `adapters`")
-    taken = {method_name(FROZEN, backbone.pooling, head) for head in heads}
+    taken = {method_name(FROZEN, backbone.pooling, head, settings) for head in heads}
     seen: set[tuple[str, object]] = set()
     for name, info in stored:
         shot = info.shot

@@ -52,7 +52,7 @@ def describe_settings(
         "way": settings.way,
         "query": settings.query,
         "episodes": settings.episodes,
-        "queries": settings.queries,
+        "queries": settings.queries[0] if len(settings.queries) == 1 else list(settings.queries),
         "seed": settings.seed,
         "match_shot": match_shot,
         "prototype": settings.prototype,

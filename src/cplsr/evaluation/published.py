@@ -160,8 +160,9 @@ def benchmark_targets(results: Results) -> dict[str, str]:
 def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
     """The paper's frozen backbone, and its method where adapters were measured, in the places they can be compared.
 
-    That takes a target of the benchmark, a shot that the paper has, 5-way episodes and a backbone of its shape. Data
-    that is not all of the benchmark's is no obstacle but a remark.
+    That takes a target of the benchmark, a shot that the paper has, 5-way episodes with balanced queries, prototypes of
+    the last class token and a backbone of its shape. Data that is not all of the benchmark's is no obstacle but a
+    remark, and so are other methods beside those that answer like the paper's.
     """
     targets = benchmark_targets(results)
     if not targets:
@@ -169,9 +170,7 @@ def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
     reason = _not_comparable(results)
     if reason is not None:
         return PaperBeside(remarks=(f"the paper's figures are not laid beside these: {reason}",))
-    adapted = any(
-        method != FROZEN and not method.startswith((f"{FROZEN}+", f"{FROZEN} ")) for method in results.methods
-    )
+    adapted = any(method != FROZEN for method in comparable_methods(results))
     cells: dict[str, dict[tuple[str, int], PublishedCell]] = {}
     for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
         figures = {(name, shot): published_for(title, shot, base=base).get(system)
@@ -179,7 +178,31 @@ def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
         cells[system] = {at: cell for at, cell in figures.items() if cell is not None}
     if not any(cells.values()):
         return PaperBeside()
-    return PaperBeside(cells, remarks_on_data(results))
+    return PaperBeside(cells, (*remarks_on_methods(results), *remarks_on_data(results)))
+
+
+def comparable_methods(results: Results) -> list[str]:
+    """The methods that answer as the paper's systems do: by prototypes of the last class token, each query for itself.
+
+    Files without settings say so by the names alone.
+    """
+    if results.settings.get("backbone", {}).get("pooling", "cls") != "cls":
+        return []
+    adapters = results.settings.get("adapters")
+    if adapters is None:
+        return [name for name in results.methods if not name.startswith((f"{FROZEN}+", f"{FROZEN} "))]
+    plain = {FROZEN, *(adapter["name"] for adapter in adapters)}
+    return [name for name in results.methods if name in plain]
+
+
+def remarks_on_methods(results: Results) -> tuple[str, ...]:
+    """Which methods answer otherwise than the paper's systems."""
+    comparable = comparable_methods(results)
+    if not (others := [method for method in results.methods if method not in comparable]):
+        return ()
+    answer = "answers" if len(others) == 1 else "answer"
+    return (f"the paper's systems answer by prototypes of the last class token; {', '.join(others)} {answer} otherwise "
+            "and must not be compared with them",)  # fmt: skip
 
 
 def remarks_on_data(results: Results) -> tuple[str, ...]:
@@ -194,6 +217,12 @@ def remarks_on_data(results: Results) -> tuple[str, ...]:
     if size != IMAGE_SIZE:
         remarks.append(f"images are of {size} px, the paper's of {IMAGE_SIZE} px: not comparable")
     return tuple(remarks)
+
+
+def unbalanced_queries(results: Results) -> str | None:
+    """A few words where the queries are not those of the paper, else `None`."""
+    uneven = any(row.queries != "balanced" for row in results.rows)
+    return "queries are spread unevenly over the classes, the paper's evenly" if uneven else None
 
 
 def another_backbone(results: Results) -> str | None:
@@ -213,7 +242,9 @@ def _not_comparable(results: Results) -> str | None:
     pooling = results.settings.get("backbone", {}).get("pooling", "cls")
     if pooling != "cls":
         return f"they stand on the class token of the last block, these on {pooling} pooling"
-    return another_backbone(results)
+    if not comparable_methods(results):
+        return f"they are those of prototypes, these of {', '.join(results.methods)}"
+    return unbalanced_queries(results) or another_backbone(results)
 
 
 def _compare_counts(data: Mapping[str, Any], expected: Expected) -> str | None:

@@ -177,7 +177,7 @@ class EvaluationSettings(TypedDict, total=False):
     shots: list[int]
     way: int
     query: int
-    queries: str
+    queries: str | list[str]
     episodes: int
     seed: int
     match_shot: bool
@@ -206,6 +206,7 @@ class Results:
 
     data: for each target its images, classes and what was left out.
     flags: remarks that belong beside the figures wherever they are shown.
+    dirichlet: the figures of the same methods on unbalanced queries, where these were asked for beside balanced ones.
     """
 
     rows: tuple[AccuracyRow, ...]
@@ -216,6 +217,17 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
     data: dict[str, TargetData] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    dirichlet: Results | None = None
+
+    @property
+    def reference(self) -> str:
+        """The method that the others are compared with: the frozen backbone, answered in the first way asked for."""
+        return self.paired[0].against if self.paired else self.methods[0]
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The methods that see the queries of an episode together."""
+        return tuple(dict.fromkeys(row.method for row in self.rows if row.together))
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -238,7 +250,7 @@ class Results:
         return next((row for row in self.rows if (row.method, row.target, row.shot) == wanted), None)
 
     def paired_row(self, method: str, target: str, shot: int) -> PairedRow | None:
-        """Its difference from the frozen backbone, if there is one."""
+        """Its difference from the reference, if there is one."""
         wanted = (method, target, shot)
         return next((row for row in self.paired if (row.method, row.target, row.shot) == wanted), None)
 
@@ -266,7 +278,12 @@ class Results:
         shown = self.public()
         sparse = [{**vars(row), "counts": [_without_zeros(line) for line in row.counts]} for row in shown.confusion]
         first = {"rows": shown.rows, "paired": shown.paired, "averages": shown.averages()}
-        return msgspec.to_builtins({**first, **vars(shown), "confusion": sparse})
+        whole = {**first, **vars(shown), "confusion": sparse}
+        del whole["dirichlet"]
+        if self.dirichlet is not None:
+            unbalanced = self.dirichlet.to_json()
+            whole["dirichlet"] = {name: unbalanced[name] for name in (*first, "confusion", "calibration")}
+        return msgspec.to_builtins(whole)
 
     def write(self, path: Path | str) -> None:
         """Write as JSON, whole or not at all."""

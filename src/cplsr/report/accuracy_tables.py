@@ -13,6 +13,15 @@ from cplsr.report.tables import Cell, Mark, Table, best_of_most, table
 if TYPE_CHECKING:
     from cplsr.evaluation.published import PaperBeside, PublishedCell
 
+DIRICHLET = "Dirichlet"
+"""What columns and rows with unbalanced queries are called."""
+
+Column = tuple[str | None, int, str]
+"""Target, or `None` for the average of all; shot; `DIRICHLET` or nothing."""
+
+TOGETHER = "†"
+"""The sign of methods that see the queries of an episode together."""
+
 
 def accuracy_table(results: Results, shot: int) -> Table:
     """All methods at one shot: the best of each target in bold, significant changes against frozen marked.
@@ -20,13 +29,12 @@ def accuracy_table(results: Results, shot: int) -> Table:
     A method measured on fewer episodes than others is never the best: it may be high by chance.
     """
     shown = [row for row in results.rows if row.shot == shot]
-    first, counts = shown[0], _episodes(shown)
-    averages = ["average" for _ in _averaged(results, [shot])]
+    counts = _episodes(shown)
     return table(
-        f"{shot}-shot, {first.way}-way accuracy in %",
-        ("method", *results.targets, *averages),
-        [(method, *_cells(results, method, [shot])) for method in results.methods],
-        f"{max(counts.values()):,} episodes, {first.query} queries per class; {_legend(results)}.{_fewer(counts)}",
+        f"{shot}-shot, {shown[0].way}-way accuracy in %",
+        ("method", *(f"{name or 'average'}\n{kind}".rstrip() for name, _, kind in _columns(results, [shot]))),
+        [(_signed(results, method), *_cells(results, method, [shot])) for method in results.methods],
+        f"{max(counts.values()):,} episodes, {_queries(shown[0])}; {_legend(results)}.{_fewer(counts)}",
     )
 
 
@@ -38,39 +46,37 @@ def whole_accuracy_table(results: Results, beside: PaperBeside, *, methods_down:
         beside: the paper's figures of the same targets and shots.
         methods_down: else methods stand across and targets down, which is narrower.
     """
-    averages = _averaged(results, results.shots)
-    cells = {method: _cells(results, method, results.shots) for method in results.methods}
-    columns = [(target, shot) for target in results.targets for shot in results.shots]
+    columns = _columns(results, results.shots)
+    cells = {_signed(results, method): _cells(results, method, results.shots) for method in results.methods}
     for system, published in beside.cells.items():
-        cells[f"paper: {system}"] = [
-            *(_paper_cell(published.get(column)) for column in columns),
-            *(_paper_average(published, results.targets, shot) for shot in averages),
-        ]
-    columns += [("average", shot) for shot in averages]
+        cells[f"paper: {system}"] = [_paper_cell(published, results, column) for column in columns]
     first = results.rows[0]
     counts = _episodes(results.rows)
     paper = "; paper: as printed there, base set mini-ImageNet" if beside.cells else ""
-    title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {first.query} queries per class"
+    title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {_queries(first)}"
     caption = f"{_legend(results)}{paper}.{_fewer(counts)}"
     if methods_down:
-        heads = ("method", *(f"{name}\n{shot}-shot" for name, shot in columns))
+        heads = ("method", *(f"{name or 'average'}\n{shot}-shot\n{kind}".rstrip() for name, shot, kind in columns))
         return table(title, heads, [(method, *row) for method, row in cells.items()], caption)
-    rows = [(name, str(shot), *row) for (name, shot), *row in zip(columns, *cells.values(), strict=True)]
-    return table(title, ("target", "shot", *cells), rows, caption)
+    rows = zip(columns, *cells.values(), strict=True)
+    lines = [(name or "average", f"{shot} {kind}".rstrip(), *row) for (name, shot, kind), *row in rows]
+    return table(title, ("target", "shot", *cells), lines, caption)
 
 
 def paired_table(results: Results) -> Table:
     """Every difference on the same episodes, with its interval and the share of episodes that got better."""
     rows = []
-    for row in results.paired:
-        change = Estimate(row.difference, row.ci95)
-        cell = Cell(change.written(sign=True), bold=row.significant, mark=change.mark)
-        rows.append((row.method, row.against, row.target, str(row.shot), cell, f"{row.wins:.0%}"))
+    for kind, side in _sides(results):
+        for row in side.paired:
+            change = Estimate(row.difference, row.ci95)
+            cell = Cell(change.written(sign=True), bold=row.significant, mark=change.mark)
+            method, shot = _signed(results, row.method), f"{row.shot} {kind}".rstrip()
+            rows.append((method, row.against, row.target, shot, cell, f"{row.wins:.0%}"))
     return table(
         "Difference on the same episodes, percentage points",
         ("method", "against", "target", "shot", "difference", "episodes better"),
         rows,
-        "± 95 % interval of the paired difference; bold where it excludes 0.",
+        f"± 95 % interval of the paired difference; bold where it excludes 0{_signs(results)}.",
         left=3,
     )
 
@@ -100,15 +106,25 @@ def average_cell(results: Results, method: str, shot: int) -> Cell:
 
 
 def _cells(results: Results, method: str, shots: Sequence[int]) -> list[Cell]:
-    """A method on every target at every shot, then its averages."""
-    cells = [accuracy_cell(results, method, target, shot) for target in results.targets for shot in shots]
-    return cells + [average_cell(results, method, shot) for shot in _averaged(results, shots)]
+    """A method in every column of `_columns`."""
+    sides = dict(_sides(results))
+    return [
+        average_cell(sides[kind], method, shot) if name is None else accuracy_cell(sides[kind], method, name, shot)
+        for name, shot, kind in _columns(results, shots)
+    ]
 
 
-def _averaged(results: Results, shots: Sequence[int]) -> list[int]:
-    """The shots at which some method was measured on all of several targets."""
-    known = {row.shot for row in results.averages()}
-    return [shot for shot in shots if shot in known]
+def _sides(results: Results) -> list[tuple[str, Results]]:
+    """The figures on balanced queries, and beside them those on unbalanced ones where both were measured."""
+    return [("", results), *([] if results.dirichlet is None else [(DIRICHLET, results.dirichlet)])]
+
+
+def _columns(results: Results, shots: Sequence[int]) -> list[Column]:
+    """All targets and shots, then the averages over several targets, each on all kinds of queries."""
+    kinds = [kind for kind, _ in _sides(results)]
+    averaged = {row.shot for row in results.averages()}
+    columns: list[Column] = [(target, shot, kind) for target in results.targets for shot in shots for kind in kinds]
+    return columns + [(None, shot, kind) for shot in shots if shot in averaged for kind in kinds]
 
 
 def _episodes(rows: Iterable[AccuracyRow]) -> dict[str, int]:
@@ -120,8 +136,24 @@ def _episodes(rows: Iterable[AccuracyRow]) -> dict[str, int]:
 
 
 def _legend(results: Results) -> str:
-    marks = "; ▲ ▼ significantly above or below frozen on the same episodes" if results.paired else ""
-    return f"± 95 % interval{marks}"
+    marks = f"; ▲ ▼ significantly above or below {results.reference} on the same episodes" if results.paired else ""
+    return f"± 95 % interval{marks}{_signs(results)}"
+
+
+def _signed(results: Results, method: str) -> str:
+    return f"{method} {TOGETHER}" if method in results.together else method
+
+
+def _signs(results: Results) -> str:
+    """What the signs of methods and columns mean."""
+    together = f"; {TOGETHER} sees the queries of an episode together" if results.together else ""
+    uneven = "; Dirichlet: as many queries, unequally many of each class" if results.dirichlet is not None else ""
+    return together + uneven
+
+
+def _queries(row: AccuracyRow) -> str:
+    uneven = " on average, in shares drawn from Dirichlet(2)" if row.queries == "dirichlet" else ""
+    return f"{row.query} queries per class{uneven}"
 
 
 def _fewer(counts: Mapping[str, int]) -> str:
@@ -129,15 +161,16 @@ def _fewer(counts: Mapping[str, int]) -> str:
     return "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
 
 
-def _paper_cell(cell: PublishedCell | None) -> Cell:
-    return Cell("") if cell is None else Cell(Estimate(cell.accuracy, cell.ci95).written())
-
-
-def _paper_average(figures: Mapping[tuple[str, int], PublishedCell], targets: tuple[str, ...], shot: int) -> Cell:
-    """Over the targets that were measured here, where the paper has them all."""
-    cells = [figures.get((target, shot)) for target in targets]
-    known = [cell.accuracy for cell in cells if cell is not None]
-    return Cell(number(sum(known) / len(known)) if len(known) == len(cells) else "")
+def _paper_cell(figures: Mapping[tuple[str, int], PublishedCell], results: Results, column: Column) -> Cell:
+    """The paper's figure of a column; an average is over the targets measured here, where the paper has them all."""
+    name, shot, kind = column
+    cells = [figures.get((target, shot)) for target in (results.targets if name is None else (name,))]
+    known = [cell for cell in cells if cell is not None]
+    if kind or len(known) < len(cells):
+        return Cell("")
+    if name is None:
+        return Cell(number(sum(cell.accuracy for cell in known) / len(known)))
+    return Cell(Estimate(known[0].accuracy, known[0].ci95).written())
 
 
 def _mark(row: PairedRow | None) -> Mark:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cplsr.records.results import FROZEN, ConfusionRow, Results
+from cplsr.records.results import ConfusionRow, Results
 from cplsr.report.differences import before_after_chart
 from cplsr.report.figures import figures
 from cplsr.report.heat_map import MANY, heat_map
@@ -32,14 +32,14 @@ def confusions(results: Results) -> str:
         shot = max(row.shot for row in rows)
         at_shot = {row.method: row for row in rows if row.shot == shot}
         shown = at_shot[best_method(results, list(at_shot), target, shot)]
-        drawings = figures([_confusion(shown), _recalls(list(at_shot.values()), shown)])
+        drawings = figures([_confusion(shown), _recalls(list(at_shot.values()), shown, results.reference)])
         parts.append(element("h3", text(f"{target}, {shot}-shot")) + drawings)
     return "".join(parts)
 
 
 def best_method(results: Results, methods: list[str], target: str, shot: int) -> str:
-    """The most accurate of some methods on a target; frozen only where it is alone."""
-    others = [method for method in methods if method != FROZEN] or methods
+    """The most accurate of some methods on a target; the reference only where it is alone."""
+    others = [method for method in methods if method != results.reference] or methods
 
     def accuracy(method: str) -> float:
         row = results.row(method, target, shot)
@@ -72,8 +72,8 @@ def _confusion(row: ConfusionRow) -> str:
     )
 
 
-def _recalls(rows: list[ConfusionRow], shown: ConfusionRow) -> str:
-    series = [row for row in rows if row.classes == shown.classes and row.method in (FROZEN, shown.method)]
+def _recalls(rows: list[ConfusionRow], shown: ConfusionRow, reference: str) -> str:
+    series = [row for row in rows if row.classes == shown.classes and row.method in (reference, shown.method)]
     ranked = sorted(range(len(shown.classes)), key=lambda label: shown.recall[label])
     cut = f" (the lowest {MOST_CLASSES} of {len(ranked)})" if len(ranked) > MOST_CLASSES else ""
     return before_after_chart(

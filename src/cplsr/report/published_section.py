@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cplsr.evaluation.published import (
     MINI,
     TIERED,
     PublishedCell,
     benchmark_targets,
+    comparable_methods,
     paper_beside,
     published_for,
     remarks_on_data,
@@ -35,6 +37,8 @@ def beside_paper(results: Results, base: str) -> str:
     cells = {f"{system} (paper)": dict(known) for system, known in paper.cells.items() if known}
     if not cells:
         return remarks
+    comparable = comparable_methods(results)
+    results = replace(results, rows=tuple(row for row in results.rows if row.method in comparable))
     setting = paragraph(f"The paper's systems were trained on {base} and measured in 5-way episodes with ViT-S/16.")
     known_shots = {shot for known in cells.values() for _, shot in known}
     charts = [_bars(results, cells, shot) for shot in results.shots if shot in known_shots]

@@ -47,11 +47,14 @@ def _evaluation(results: Results) -> str:
 def evaluation_words(results: Results) -> list[str]:
     """What was compared, then for each method what was gained."""
     first = results.rows[0]
-    others = [method for method in results.methods if method != FROZEN]
+    others = [method for method in results.methods if method != results.reference]
     backbone = f" {results.settings['backbone']['source']}" if "backbone" in results.settings else ""
-    compared = f"{listed(others)} {'was' if len(others) == 1 else 'were'} compared with the frozen backbone{backbone}"
+    frozen = f"the frozen backbone{backbone}"
+    if results.reference != FROZEN:
+        frozen += f" ({results.reference})"
+    compared = f"{listed(others)} {'was' if len(others) == 1 else 'were'} compared with {frozen}"
     if not others:
-        compared = f"The frozen backbone{backbone} was measured"
+        compared = f"T{frozen[1:]} was measured"
     same = "; all methods saw the same episodes" if others else ""
     opening = (
         f"{compared} on {plural(len(results.targets), 'target domain')} ({listed(results.targets)}), "
@@ -92,7 +95,7 @@ def gain_words(results: Results, method: str) -> str:
 
 def tiles(results: Results) -> str:
     """The averages of the first two methods as large figures: frozen, the method, and the difference."""
-    others = [method for method in results.methods if method != FROZEN]
+    others = [method for method in results.methods if method != results.reference]
     cards = "".join(_tile(results, method, shot) for method in others[:2] for shot in results.shots)
     return element("div", cards, class_="tiles") if cards else ""
 
@@ -101,7 +104,7 @@ def _tile(results: Results, method: str, shot: int) -> str:
     rows = results.averages() if len(results.targets) > 1 else results.rows
     averages = {row.method: row.accuracy for row in rows if row.shot == shot}
     pairs = [row for row in _pairs(results, method) if row.shot == shot]
-    if not pairs or not {FROZEN, method} <= averages.keys():
+    if not pairs or not {results.reference, method} <= averages.keys():
         return ""
     change = average_difference(pairs)
     arrow = {"better": "▲ ", "worse": "▼ ", "": ""}[change.mark]
@@ -110,7 +113,7 @@ def _tile(results: Results, method: str, shot: int) -> str:
         "name": text(f"{method}, {shot}-shot"),
         "large": text(number(averages[method], 1)) + element("small", " %"),
         f"change {change.mark or 'within'}": text(f"{arrow}{change.written(' ± ', sign=True)} points"),
-        "where": text(f"frozen {number(averages[FROZEN], 1)} %, {where}"),
+        "where": text(f"{results.reference} {number(averages[results.reference], 1)} %, {where}"),
     }
     return element("div", *(element("span", content, class_=kind) for kind, content in parts.items()), class_="tile")
 

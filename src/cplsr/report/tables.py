@@ -21,6 +21,7 @@ _LATEX_ARROWS: dict[Mark, str] = {"": "", "better": r"$\blacktriangle$", "worse"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "×": r"$\times$",
+    "†": r"$\dagger$",
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cplsr.declared import Declared
@@ -35,8 +35,8 @@ class EpisodeSettings(Declared):
     """Classes in an episode."""
     query: Images = 15
     """Query images of each class."""
-    queries: Queries = "balanced"
-    """Equally many queries of each class, or as many in all in shares drawn from Dirichlet(2, ..., 2)."""
+    queries: tuple[Queries, ...] = ("balanced",)
+    """Equally many queries of each class, or as many in all in shares drawn from Dirichlet(2, ..., 2); or both."""
     episodes: DrawnEpisodes = 5000
     """Episodes of each target and shot."""
     seed: Seed = 0
@@ -45,7 +45,13 @@ class EpisodeSettings(Declared):
     """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
 
     def __post_init__(self) -> None:
-        """Refuse shots that stand twice."""
+        """Refuse what stands twice."""
         super().__post_init__()
-        if not self.shots or len(set(self.shots)) < len(self.shots):
-            raise InputError(f"shots are {list(self.shots)}: give at least one, each once")
+        for name, given in (("shots", self.shots), ("queries", self.queries)):
+            if not given or len(set(given)) < len(given):
+                raise InputError(f"{name} are {list(given)}: give at least one, each once")
+
+    @property
+    def by_queries(self) -> list[EpisodeSettings]:
+        """The same with one kind of queries each, the balanced ones first."""
+        return [replace(self, queries=(kind,)) for kind in sorted(self.queries)]

@@ -335,8 +335,20 @@ def test_unknown_heads_and_options_are_refused():
         Ridge(penalty=0.0)
     with pytest.raises(InputError, match="kind"):
         make_head("prototypes", kind="median")
-    with pytest.raises(InputError, match="lda needs 2 images of some class"):
-        scores(make_head("lda"), *episode(3, [1] * 3, 2, 4, seed=0), 3)
+    with pytest.raises(InputError, match="option 'penalty' is incomplete: give name=value"):
+        make_head("ridge:penalty")
+    with pytest.raises(InputError, match="the head em has an unknown setting 'gama': did you mean 'gamma'"):
+        make_head("em:iterations=3,gama=1")
+    with pytest.raises(InputError, match="the head em: gamma is 2: give a number of at most 1"):
+        make_head("em:gamma=2")
+    with pytest.raises(InputError, match="the head em: center is 'middle': give 'queries' or 'classes'"):
+        make_head("em:center=middle")
+
+
+def test_with_one_image_of_each_class_lda_is_the_nearest_mean():
+    support, labels, queries = episode(4, [1] * 4, 9, 6, seed=0)
+    answers = [scores(make_head(name), support, labels, queries, 4).argmax(axis=1) for name in ("lda", "prototypes")]
+    np.testing.assert_array_equal(*answers)
 
 
 def test_products_of_unit_vectors_are_cosines():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cplsr.declared import nearest
+from cplsr.declared import nearest, parse_options
 from cplsr.episodes.heads.alpha_tim import AlphaTim
 from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.bd_cspn import BdCspn
@@ -26,8 +26,16 @@ HEADS: dict[str, type[Head]] = {
 __all__ = ["HEADS", "Head", "ProductHead", "Products", "make_head"]
 
 
-def make_head(name: str, **options: Any) -> Head:
-    """The head of that name; options that are not given keep their defaults."""
+def make_head(text: str, **options: Any) -> Head:
+    """Make a head by its name, with options behind a colon or as arguments; others keep their defaults.
+
+    Example:
+        >>> make_head("em:gamma=1,center=classes") == make_head("em", gamma=1.0, center="classes")
+        True
+    """
+    name, colon, written = text.partition(":")
     if name not in HEADS:
         raise InputError(f"the head {name!r} is not known: {nearest(name, HEADS)}")
+    if colon:
+        options = parse_options(written.split(","), f"the head {name}:", "ridge:penalty=1") | options
     return HEADS[name].from_table(options, f"the head {name}")

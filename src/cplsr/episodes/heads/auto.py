@@ -70,6 +70,11 @@ class Auto(Head):
     name: ClassVar[str] = "auto"
     temperature: ClassVar[float | None] = TEMPERATURE
 
+    @property
+    def title(self) -> str:
+        """See `Head.title`; the number of parts is no option."""
+        return self.name if self.decay == "auto" else f"{self.name} decay={self.decay:g}"
+
     def with_parts(self, parts: int) -> Head:
         """See `Head.with_parts`."""
         return replace(self, parts=parts)

@@ -27,6 +27,16 @@ class Head(Declared, ABC):
     linear: ClassVar[bool] = False
     temperature: ClassVar[float | None] = None
 
+    @property
+    def title(self) -> str:
+        """Its name, and the options that are not the defaults: `ridge penalty=1`."""
+        usual, own = vars(type(self)()), vars(self)
+        changed = {name: value for name, value in own.items() if value != usual[name]}
+        options = (
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in changed.items()
+        )
+        return " ".join((self.name, *options))
+
     @abstractmethod
     def scores(
         self,

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from cplsr.declared import above
 from cplsr.episodes.heads.head import ProductHead, Products, averaging, one_hot
-from cplsr.errors import InputError
 
 
 @final
@@ -20,7 +19,8 @@ class Lda(ProductHead):
     """zᵀ A μ_k − ½ μ_kᵀ A μ_k with A the inverse of (1 − ρ) S + ρ (tr S / d) I, on embeddings of length one.
 
     S is the pooled covariance within the classes and has far fewer independent rows than columns, so A is found from
-    the products of the support images (Woodbury). Some class needs two images.
+    the products of the support images (Woodbury). Where every class has one image there is no S, and A is I: the
+    nearest class mean answers.
 
     Attributes:
         shrinkage: The share ρ, or Ledoit and Wolf's estimate of the best one.
@@ -36,29 +36,32 @@ class Lda(ProductHead):
         self, products: Products, labels: Int[Tensor, "support"], way: int
     ) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
-        freedom = len(labels) - len(labels.unique())
-        if freedom < 1:
-            raise InputError(
-                "the head lda needs 2 images of some class, but each has 1: give more shots, or take ridge"
-            )
         cosines = products.unit()
+        means = averaging(labels, way, cosines.inner)
+        weights = self._weights(cosines, labels, way) if len(labels) > len(labels.unique()) else means
+        offsets = (means * (cosines.of_support @ weights)).sum(dim=-2) / 2
+        return cosines.of_queries @ weights - offsets[..., None, :]
+
+    def _weights(
+        self, cosines: Products, labels: Int[Tensor, "support"], way: int
+    ) -> Float[Tensor, "*episodes support way"]:
+        """Of the support images in A μ_k."""
+        freedom = len(labels) - len(labels.unique())
         means = averaging(labels, way, cosines.inner)
         identity = torch.eye(len(labels), dtype=means.dtype, device=means.device)
         center = identity - one_hot(labels, way, means) @ means.T  # C = center · X, the deviations from the class means
         deviations = center @ cosines.of_support @ center.T  # C Cᵀ
         spread = deviations.diagonal(dim1=-2, dim2=-1).sum(dim=-1)[..., None, None] / freedom  # tr S
         shrinkage = (
-            ledoit_wolf_shrinkage(deviations, products.dim)[..., None, None]
+            ledoit_wolf_shrinkage(deviations, cosines.dim)[..., None, None]
             if self.shrinkage == "ledoit_wolf"
             else torch.full_like(spread, self.shrinkage)
         )
         # The covariance is a CᵀC + b I and its inverse (I − a Cᵀ (a C Cᵀ + b I)⁻¹ C) / b.
-        a, b = (1 - shrinkage) / freedom, (shrinkage * spread / products.dim).clamp(min=torch.finfo(means.dtype).eps)
+        a, b = (1 - shrinkage) / freedom, (shrinkage * spread / cosines.dim).clamp(min=torch.finfo(means.dtype).eps)
         along = center @ cosines.of_support @ means  # C μ
         factor = torch.linalg.cholesky(a * deviations + b * identity)
-        weights = (means - a * center.T @ torch.cholesky_solve(along, factor)) / b  # A μ = Xᵀ weights
-        offsets = (means * (cosines.of_support @ weights)).sum(dim=-2) / 2
-        return cosines.of_queries @ weights - offsets[..., None, :]
+        return (means - a * center.T @ torch.cholesky_solve(along, factor)) / b  # A μ = Xᵀ weights
 
 
 def ledoit_wolf_shrinkage(deviations: Float[Tensor, "*episodes rows rows"], dim: int) -> Float[Tensor, "*episodes"]:
