@@ -71,5 +71,5 @@ def test_training_lowers_the_loss(backbone, kind):
 
 
 def test_a_negative_strength_is_refused():
-    with pytest.raises(InputError, match="strength of 'fwt' is -1"):
+    with pytest.raises(InputError, match="strength is -1"):
         FeatureWiseTransformation(strength=-1.0)

@@ -11,11 +11,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, layer_norm, so
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, prototype_logits, prototype_loss
 from cplsr.methods.gradient_reversal import reverse_gradient
 from cplsr.methods.gram import gram_difference
 from cplsr.methods.style import stages
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 HIDDEN = 100
 """Width of the discriminator's hidden layer."""
@@ -53,8 +53,6 @@ class AdversarialAugmentation(Objective):
         self.options = {"scale": scale, "shift": shift, "domain": domain, "gram": gram, "temperature": temperature}
         self.start = (scale, shift)
         self.domain, self.gram, self.temperature = domain, gram, temperature
-        self.layers: tuple[int, ...] = ()
-        self.prefix = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """The noise of every stage, and the discriminator."""
@@ -65,9 +63,7 @@ class AdversarialAugmentation(Objective):
         self.scale, self.shift = (nn.Parameter(torch.full(shape, value)) for value in self.start)
         self.discriminator = discriminator(backbone.embedding_dim, torch.Generator().manual_seed(0))
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Both episodes, the discriminator, and the Gram difference averaged over the stages."""
         differences: list[Tensor] = []
 
@@ -124,11 +120,4 @@ def domain_loss(
     return binary_cross_entropy_with_logits(guesses, truth)
 
 
-METHOD = Method(
-    name="afa",
-    reference="Hu & Ma, ECCV 2022",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=AdversarialAugmentation,
-)
+METHOD = Method("afa", "Hu & Ma, ECCV 2022", AdversarialAugmentation)

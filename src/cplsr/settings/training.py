@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from cplsr.declared import Declared, above, between
 from cplsr.errors import InputError
@@ -129,7 +129,3 @@ class TrainingSettings(PseudoEpisodeRecipe):
     def validation_interval(self) -> int:
         """Base episodes between two validations; 0 means only at the start and the end."""
         return max(1, min(100, self.episodes // 10)) if self.validate_every is None else self.validate_every
-
-    def as_dict(self) -> dict[str, Any]:
-        """All settings by name."""
-        return asdict(self)

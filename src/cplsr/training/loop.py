@@ -80,7 +80,7 @@ def train(
         InputError: The request cannot be trained, the folder holds another run, or the loss is no longer finite.
     """
     settings = settings or TrainingSettings()
-    objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
+    objective = objective or JointObjective(settings)
     processes = Processes.find(backbone.device)
     _check_request(backbone, settings, objective, processes)
     base, val = _with_validation(base, val, settings)
