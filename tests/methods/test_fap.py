@@ -12,7 +12,8 @@ from cplsr.errors import InputError
 from cplsr.methods.ascent import ascend
 from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import prototype_logits
-from cplsr.methods.fap import FrequencyPrompts, attend_to_first, mutual_attention, without_detail
+from cplsr.methods.fap import METHOD, FrequencyPrompts, attend_to_first, mutual_attention, without_detail
+from cplsr.methods.registry import make_objective
 from cplsr.methods.wavelets import haar2d
 
 TRUTH = torch.arange(3).repeat_interleave(3)
@@ -142,4 +143,4 @@ def test_training_lowers_the_loss_and_reaches_every_parameter(backbone, kind):
 )
 def test_what_cannot_be_done_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        FrequencyPrompts(**options)
+        make_objective(METHOD, options)

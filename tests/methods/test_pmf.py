@@ -114,7 +114,7 @@ def test_the_rate_is_the_best_on_support_images_that_were_not_tuned_on(backbone,
     tuned, asked = [], []
     real = pmf.tune
     monkeypatch.setattr(pmf, "tune", lambda b, s, **o: (tuned.append((s, o["rate"], o["steps"])), real(b, s, **o)))
-    method = FineTuning(rates=[1e-2, 0.0, 0.3], steps=9, trial_steps=2)
+    method = FineTuning(rates=(1e-2, 0.0, 0.3), steps=9, trial_steps=2)
 
     def scored(b, s, q):
         asked.append((s, q))

@@ -71,9 +71,6 @@ def export_onnx(
         raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
         head: makes the output `probabilities` of its classes instead.
 
-    Returns:
-        The path, whether an adapter was folded in, and how far the results differ.
-
     Raises:
         InputError: the path is taken, a library is missing, or the model cannot be written or differs too much.
     """

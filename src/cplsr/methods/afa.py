@@ -12,9 +12,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, layer_norm, so
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.fwt import transform
 from cplsr.methods.gradient_reversal import reverse_gradient
 from cplsr.methods.gram import gram_difference
-from cplsr.methods.style import stages
+from cplsr.methods.style import Tokens, stages
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 HIDDEN = 100
@@ -87,19 +88,15 @@ class AdversarialAugmentation(Objective):
 
 
 def augment(
-    tokens: Float[Tensor, "batch tokens dim"],
-    scale: Float[Tensor, "dim"],
-    shift: Float[Tensor, "dim"],
-    generator: torch.Generator,
-) -> Float[Tensor, "batch tokens dim"]:
+    tokens: Tokens, scale: Float[Tensor, "dim"], shift: Float[Tensor, "dim"], generator: torch.Generator
+) -> Tokens:
     """γ z + β with γ ~ N(1, softplus(scale)) and β ~ N(0, softplus(shift)), which learn the opposite of the rest.
 
     A reversal before the noise and another behind it, as published, is one at its parameters: the tokens' gradient is
     turned twice, that of the parameters once.
     """
-    noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
-    gamma = 1 + softplus(reverse_gradient(scale)) * noise[0]
-    return gamma * tokens + softplus(reverse_gradient(shift)) * noise[1]
+    scale, shift = (softplus(reverse_gradient(part)) for part in (scale, shift))
+    return transform(tokens, scale, shift, generator)
 
 
 def discriminator(dim: int, generator: torch.Generator) -> nn.Sequential:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, Size, Temperature, prototype_logits, prototype_loss
-from cplsr.methods.style import stages
+from cplsr.methods.style import Tokens, stages
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 
@@ -56,15 +56,14 @@ class FeatureWiseTransformation(Objective):
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 
 
-def transform(
-    tokens: Float[Tensor, "batch tokens dim"],
-    scale_deviation: float,
-    shift_deviation: float,
-    generator: torch.Generator,
-) -> Float[Tensor, "batch tokens dim"]:
-    """γ z + β with one γ and one β per channel."""
+Deviation = float | Float[Tensor, "dim"]
+"""Of all channels alike, or of each."""
+
+
+def transform(tokens: Tokens, scale: Deviation, shift: Deviation, generator: torch.Generator) -> Tokens:
+    """γ z + β with one γ ~ N(1, `scale`) and one β ~ N(0, `shift`) per channel."""
     noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
-    return (1 + scale_deviation * noise[0]) * tokens + shift_deviation * noise[1]
+    return (1 + scale * noise[0]) * tokens + shift * noise[1]
 
 
 METHOD = Method("fwt", "Tseng et al., ICLR 2020", FeatureWiseTransformation)

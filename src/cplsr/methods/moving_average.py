@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 class MovingAverage(nn.Module):
@@ -38,7 +38,7 @@ class MovingAverage(nn.Module):
         self._seen = written
         with torch.no_grad():
             for name, parameter in self._followed:
-                self._twin(name).lerp_(parameter, 1 - self.momentum)
+                self.get_buffer(name).lerp_(parameter, 1 - self.momentum)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -47,11 +47,8 @@ class MovingAverage(nn.Module):
         try:
             with torch.no_grad():
                 for name, parameter in self._followed:
-                    parameter.data = self._twin(name)
+                    parameter.data = self.get_buffer(name)
                 yield
         finally:
             for (_, parameter), value in zip(self._followed, own, strict=True):
                 parameter.data = value
-
-    def _twin(self, name: str) -> Tensor:
-        return self.get_buffer(name)

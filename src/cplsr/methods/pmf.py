@@ -28,6 +28,9 @@ SCALE = 10.0
 
 WEIGHT_DECAY = 0.05
 
+Images = UInt8[Tensor, "images 3 size size"]
+Support = UInt8[Tensor, "way shot 3 size size"]
+
 
 class MetaTraining(Objective):
     """Prototype loss s · cos(query, prototype) with a learned factor s.
@@ -72,11 +75,7 @@ class FineTuning(Declared, Adaptation):
         self.options = self.as_dict()
 
     def logits(
-        self,
-        backbone: Backbone,
-        support: UInt8[Tensor, "way shot 3 size size"],
-        query: UInt8[Tensor, "queries 3 size size"],
-        generator: torch.Generator,
+        self, backbone: Backbone, support: Support, query: Images, generator: torch.Generator
     ) -> Float[Tensor, "queries way"]:
         """Choose the rate, tune, predict; the backbone's parameters are as before when it returns."""
         rate = self.choose_rate(backbone, support, generator)
@@ -84,9 +83,7 @@ class FineTuning(Declared, Adaptation):
             tune(backbone, support, rate=rate, steps=self.steps, generator=generator)
             return predict(backbone, support, query)
 
-    def choose_rate(
-        self, backbone: Backbone, support: UInt8[Tensor, "way shot 3 size size"], generator: torch.Generator
-    ) -> float:
+    def choose_rate(self, backbone: Backbone, support: Support, generator: torch.Generator) -> float:
         """The rate with the lowest loss on support images that were not tuned on; of equals the smallest."""
         way, shot = support.shape[:2]
         if shot < 2:
@@ -103,14 +100,7 @@ class FineTuning(Declared, Adaptation):
         return self.rates[losses.index(min(losses))]
 
 
-def tune(
-    backbone: Backbone,
-    support: UInt8[Tensor, "way shot 3 size size"],
-    *,
-    rate: float,
-    steps: int,
-    generator: torch.Generator,
-) -> None:
+def tune(backbone: Backbone, support: Support, *, rate: float, steps: int, generator: torch.Generator) -> None:
     """AdamW steps of the backbone's adapter: augmented copies of the support set against its clean prototypes.
 
     The rate of step t of T is ½ · rate · (1 + cos(π t/T)).
@@ -133,13 +123,8 @@ def tune(
 
 
 def augment(
-    images: UInt8[Tensor, "images 3 size size"],
-    generator: torch.Generator,
-    *,
-    jitter: float = 0.4,
-    shift: float = 0.125,
-    chance: float = 0.9,
-) -> UInt8[Tensor, "images 3 size size"]:
+    images: Images, generator: torch.Generator, *, jitter: float = 0.4, shift: float = 0.125, chance: float = 0.9
+) -> Images:
     """Flip half of the images; jitter the colors, and move by up to a share of the side, each with some chance."""
     changed = flip(images.float() / 255, generator)
     changed = sometimes(color_jitter(changed, jitter, generator), changed, chance, generator)
@@ -147,9 +132,7 @@ def augment(
     return (changed * 255).round().to(torch.uint8)
 
 
-def predict(
-    backbone: Backbone, support: UInt8[Tensor, "way shot 3 size size"], query: UInt8[Tensor, "queries 3 size size"]
-) -> Float[Tensor, "queries way"]:
+def predict(backbone: Backbone, support: Support, query: Images) -> Float[Tensor, "queries way"]:
     """Scores of the queries for the prototypes of the support set."""
     with torch.inference_mode():
         rows = backbone(torch.cat([support.flatten(0, 1), query])).cpu()

@@ -74,39 +74,31 @@ class StyleAdversary(Objective):
             if draw[0].item() < self.skip:
                 continue
             strength = self.strengths[int(draw[1].item() * len(self.strengths))]
-            styles[layer] = self._attack_stage(embed, episode, labels, layer, styles, strength)
+            start, gradients = self._gradients(embed, episode, labels, layer, styles)
+            mean, deviation = (
+                (part + strength * gradient.sign()).detach() for part, gradient in zip(start, gradients, strict=True)
+            )
+            styles[layer] = mean, deviation
         return styles
 
-    def _attack_stage(
-        self,
-        embed: Embed,
-        episode: TrainingEpisode,
-        labels: Tensor,
-        layer: int,
-        earlier: dict[int, Style],
-        strength: float,
-    ) -> Style:
+    def _gradients(
+        self, embed: Embed, episode: TrainingEpisode, labels: Tensor, layer: int, earlier: dict[int, Style]
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """A stage's style after a random step, and the gradients of the global classifier's loss there."""
         start: list[Tensor] = []
+        styled = self._styled(earlier)
 
         def between(number: int, tokens: Tensor) -> Tensor:
-            if number in earlier:
-                return with_style(tokens, self.prefix, earlier[number])
             if number != layer:
-                return tokens
+                return styled(number, tokens)
             for part in style_of(tokens.detach(), self.prefix):
                 noise = torch.randn(part.shape, generator=episode.generator).to(part)
                 start.append((part + SPREAD * noise).requires_grad_())
             return with_style(tokens.detach(), self.prefix, (start[0], start[1]))
 
         with torch.enable_grad():
-            loss = cross_entropy(
-                self.classifier(embed(episode.images, between)), labels.to(self.classifier.weight.device)
-            )
-            gradients = torch.autograd.grad(loss, start)
-        mean, deviation = (
-            (part + strength * gradient.sign()).detach() for part, gradient in zip(start, gradients, strict=True)
-        )
-        return mean, deviation
+            rows = self.classifier(embed(episode.images, between))
+            return start, torch.autograd.grad(cross_entropy(rows, labels.to(rows.device)), start)
 
     def _styled(self, styles: dict[int, Style]) -> Between:
         def between(layer: int, tokens: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.base import Method, Share, Temperature, agreement, prototype_logits, prototype_loss
-from cplsr.methods.style import stages, style_of, with_style
+from cplsr.methods.style import Tokens, stages, style_of, with_style
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -62,7 +62,7 @@ class WaveletStyles(Objective):
         return swap_styles(tokens, self.patches) if layer in self.layers else tokens
 
 
-def swap_styles(tokens: Float[Tensor, "batch tokens dim"], patches: int) -> Float[Tensor, "batch tokens dim"]:
+def swap_styles(tokens: Tokens, patches: int) -> Tokens:
     """Each image's low band with the style of its opposite's: the first with that of the first in the second half."""
     grids = _grids(tokens[:, -patches:])
     low, high = haar2d(pad_to_even(grids))

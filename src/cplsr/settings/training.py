@@ -16,6 +16,7 @@ TURNS = 4
 NovelSimilarity = Literal["dot", "cosine"]
 Statistics = Literal["raw", "normalized"]
 Shrinkage = Literal["none", "ledoit_wolf"]
+Ridge = Annotated[float, between(0, 1_000_000)]
 Trains = Literal["auto", "adapter", "backbone"]
 
 
@@ -92,7 +93,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """At most this many images of each class in the statistics."""
     shrinkage: Shrinkage = "none"
     """Shrinkage of the covariances."""
-    ridge: Annotated[float, between(0, 1_000_000)] = 1e-3
+    ridge: Ridge = 1e-3
     """Added to the diagonal of the covariances (ε)."""
     pseudo_episodes: DrawnEpisodes = 100
     """Pseudo-episodes drawn beforehand and used again and again (E_P)."""

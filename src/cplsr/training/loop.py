@@ -16,6 +16,7 @@ from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
+from cplsr.declared import Declared
 from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.files import only_writer
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(Declared):
     """Where the run is, and how it went; accuracies are those of the validation episodes in percent."""
 
     folder: Path
@@ -178,12 +179,4 @@ def _describe(job: TrainingJob) -> dict[str, Any]:
 
 def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
     run = processes.gather(folder.results() if processes.first else None)[0]
-    return TrainingResult(
-        folder=folder.path,
-        start_accuracy=run.start_accuracy,
-        best_accuracy=run.best_accuracy,
-        best_episode=run.best_episode,
-        last_accuracy=run.last_accuracy,
-        seconds=run.seconds,
-        already_finished=already,
-    )
+    return TrainingResult.of(run, folder=folder.path, already_finished=already)
