@@ -9,7 +9,7 @@ from torch.nn.functional import avg_pool2d, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.errors import InputError
-from cplsr.methods.ascent import ascend
+from cplsr.methods.ata import ascend
 from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import prototype_logits
 from cplsr.methods.fap import METHOD, FrequencyPrompts, attend_to_first, mutual_attention, without_detail

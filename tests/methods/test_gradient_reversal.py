@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.methods.gradient_reversal import reverse_gradient
+from cplsr.methods.afa import reverse_gradient
 
 
 @settings(deadline=None, max_examples=20)

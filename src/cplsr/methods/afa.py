@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -13,8 +13,6 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.base import Method, prototype_logits, prototype_loss
 from cplsr.methods.fwt import transform
-from cplsr.methods.gradient_reversal import reverse_gradient
-from cplsr.methods.gram import gram_difference
 from cplsr.methods.style import Tokens, stages
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -115,6 +113,40 @@ def domain_loss(
     guesses = judge(reverse_gradient(torch.cat([original, changed]))).squeeze(1)
     truth = torch.cat([torch.zeros(len(original)), torch.ones(len(changed))]).to(guesses)
     return binary_cross_entropy_with_logits(guesses, truth)
+
+
+class _Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, strength: float) -> Tensor:
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return -ctx.strength * gradient, None
+
+
+def reverse_gradient(x: Float[Tensor, "*shape"], strength: float = 1.0) -> Float[Tensor, "*shape"]:
+    """`x` itself; its gradient is multiplied by −`strength` (Ganin & Lempitsky, ICML 2015).
+
+    Whatever minimizes a loss behind it is trained against whatever produced `x`: both with one backward pass.
+    """
+    return _Reversal.apply(x, strength)
+
+
+def gram(features: Float[Tensor, "batch positions channels"]) -> Float[Tensor, "batch channels channels"]:
+    """FᵀF, averaged over the positions."""
+    return features.transpose(1, 2) @ features / features.shape[1]
+
+
+def gram_difference(
+    first: Float[Tensor, "batch positions channels"], second: Float[Tensor, "batch positions channels"]
+) -> Float[Tensor, ""]:
+    """¼ of the mean squared difference of two images' Gram matrices, averaged over the batch.
+
+    That is Σ(G − G')² / (4 N² M²) for N channels and M positions with sums as entries (Gatys et al., CVPR 2016).
+    """
+    return (gram(first) - gram(second)).square().mean() / 4
 
 
 METHOD = Method("afa", "Hu & Ma, ECCV 2022", AdversarialAugmentation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.ascent import ascend, pixel_rate
 from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import Method, Share, Size, Temperature, Times, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
@@ -25,6 +25,10 @@ RATE = 0.01
 Little, and enough: when all images of an episode move together, five such steps double the loss of a pretrained
 backbone; at four times the rate hardly any query is classified rightly.
 """
+
+
+LEVELS = 255
+"""Steps from black to white in a pixel: the unit of a rate that a user gives."""
 
 
 @dataclass(eq=False)
@@ -96,6 +100,45 @@ class AdversarialTasks(Adversary):
         if self.convolves(episode.generator):
             images = random_convolution(images, self.sizes, episode.generator)
         return self.ascend(embed, episode, images)
+
+
+def ascend(
+    inputs: Float[Tensor, "batch *shape"],
+    loss: Callable[[Tensor], Tensor],
+    *,
+    steps: int,
+    rate: float | Tensor,
+) -> Float[Tensor, "batch *shape"]:
+    """Move x ← x + rate · `direction`(∂loss/∂x) `steps` times; no gradient flows into the result or parameters."""
+    moved = inputs.detach()
+    for _ in range(steps):
+        moved.requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(loss(moved), moved)
+        moved = (moved.detach() + rate * direction(gradient)).detach()
+    return moved
+
+
+def direction(gradient: Float[Tensor, "batch *shape"]) -> Float[Tensor, "batch *shape"]:
+    """Each input's gradient scaled to a root mean square of one; a gradient of zero stays zero.
+
+    Images that are told apart well have tiny gradients under a cosine head with a temperature, those near a boundary
+    large ones: scaled one by one, a step moves every image equally far.
+    """
+    rows = gradient.flatten(1)
+    # By the largest entry first, since the squares of small numbers vanish.
+    rows = rows / _or_one(rows.abs().amax(dim=1, keepdim=True))
+    rows = rows / _or_one(rows.square().mean(dim=1, keepdim=True).sqrt())
+    return rows.view_as(gradient)
+
+
+def pixel_rate(levels: float, std: tuple[float, float, float]) -> Float[Tensor, "3 1 1"]:
+    """A rate in pixel levels (0 to 255) as one for images that were divided by the channels' `std`."""
+    return levels / LEVELS / torch.tensor(std).view(3, 1, 1)
+
+
+def _or_one(sizes: Tensor) -> Tensor:
+    return torch.where(sizes > 0, sizes, 1)
 
 
 METHOD = Method("ata", "Wang and Deng, IJCAI 2021", AdversarialTasks)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
 from msgspec import Meta
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softmax
 
 from cplsr.adapters.attach import adapter_of
@@ -16,10 +18,8 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.declared import above, between
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
-from cplsr.methods.augment import color_jitter, flip, sometimes
+from cplsr.methods.augment import color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.methods.base import Method, Temperature, prototype_loss
-from cplsr.methods.crops import crop_boxes, cut
-from cplsr.methods.moving_average import MovingAverage
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 JITTER = 0.4
@@ -110,6 +110,51 @@ def distillation(whole: Float[Tensor, "*#batch way"], local: Float[Tensor, "*bat
 def image_pairs(way: int, query: int, generator: torch.Generator) -> Tensor:
     """Two different queries of every class."""
     return torch.rand(way, query, generator=generator).argsort(dim=1)[:, :2]
+
+
+class MovingAverage(nn.Module):
+    """The exponential moving average of trained parameters: twin ← m · twin + (1 − m) · parameter after every step.
+
+    The twin is kept in buffers, so that it is stored and restored with the module that owns it; the parameters it
+    follows belong to somebody else, and are not parameters of this module.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], momentum: float) -> None:
+        super().__init__()
+        self.momentum = momentum
+        # In a tuple, so that torch does not take them for parameters of this module.
+        self._followed = tuple((name.replace(".", "/"), parameter) for name, parameter in parameters)
+        self._seen: tuple[int, ...] | None = None
+        for name, parameter in self._followed:
+            self.register_buffer(name, parameter.detach().clone())
+
+    def follow(self) -> None:
+        """Move the twin toward the parameters, once after each time they have changed.
+
+        Calling it at the start of every loss is thus right however many losses one optimizer step adds up: torch counts
+        how often a tensor was written to, and the twin moves only when the count did. The first call always moves it,
+        which changes nothing in a new run and is due in a resumed one, whose state was stored right after a step.
+        """
+        written = tuple(parameter._version for _, parameter in self._followed)
+        if written == self._seen:
+            return
+        self._seen = written
+        with torch.no_grad():
+            for name, parameter in self._followed:
+                self.get_buffer(name).lerp_(parameter, 1 - self.momentum)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The twin's values in place of the parameters', until the block ends. Nothing may be trained in it."""
+        own = [parameter.data for _, parameter in self._followed]
+        try:
+            with torch.no_grad():
+                for name, parameter in self._followed:
+                    parameter.data = self.get_buffer(name)
+                yield
+        finally:
+            for (_, parameter), value in zip(self._followed, own, strict=True):
+                parameter.data = value
 
 
 METHOD = Method("ldp_net", "Zhou et al., CVPR 2023", LocalGlobalDistillation)

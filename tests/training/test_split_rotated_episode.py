@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cplsr.errors import InputError
-from cplsr.reservation.rotation import split_rotated_episode
+from cplsr.training.episode_plan import split_rotated_episode
 
 
 @given(way=st.integers(1, 10), seed=st.integers(0, 1000))
