@@ -105,7 +105,8 @@ def test_a_stage_is_skipped_with_the_given_chance_and_the_strength_is_drawn(back
     counts = {0.5: 0, 5.0: 0, None: 0}
     objective = StyleAdversary(strengths=(0.5, 5.0), skip=0.4)
     objective.layers = (1,)
-    objective._attack_stage = lambda *_: (torch.full((1, 1, 1), _[-1]), torch.zeros(1, 1, 1))
+    start, one, zero = torch.zeros(1, 1, 1), torch.ones(1, 1, 1), torch.zeros(1, 1, 1)
+    objective._gradients = lambda *_: ([start, start], (one, zero))
     for draws in range(300):
         stream = replace(episode, generator=torch.Generator().manual_seed(draws))
         found = objective.attack(backbone, stream, labels_of(episode))

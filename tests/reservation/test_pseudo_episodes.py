@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.gaussians import gaussians_of
 
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
@@ -24,7 +25,7 @@ def some_gaussians(seed: int = 0, classes: int = 8, dim: int = 6, **options) -> 
     centers = 2 * torch.randn(classes, dim, generator=generator, dtype=torch.float64)
     widths = torch.rand(classes, dim, generator=generator, dtype=torch.float64) + 0.2
     noise = torch.randn(classes * 20, dim, generator=generator, dtype=torch.float64)
-    return ClassGaussians.from_embeddings(centers[labels] + noise * widths[labels], labels, **options)
+    return gaussians_of(centers[labels] + noise * widths[labels], labels, **options)
 
 
 def literal_choice(gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, seed: int) -> list[int]:
@@ -114,7 +115,7 @@ def test_one_generator_draws_the_same_episodes_again_and_none_twice():
     for episodes in (first, again):
         generator = torch.Generator().manual_seed(1)
         for _ in range(3):
-            episodes.append(draw_pseudo_episode(gaussians, recipe, generator=generator, dtype=torch.float64))
+            episodes.append(draw_pseudo_episode(gaussians, recipe, generator=generator))
     assert all(torch.equal(one.query, two.query) for one, two in zip(first, again, strict=True))
     assert all(not torch.equal(one.query, two.query) for one, two in pairwise(first))
 
@@ -167,6 +168,7 @@ def test_bad_sizes_are_refused():
         PseudoEpisodeStream(gaussians, recipe, seed=-1)
     with pytest.raises(InputError, match="pseudo-episode -1"):
         PseudoEpisodeStream(gaussians, recipe).episode(-1)
-    huge = ClassGaussians.from_embeddings(1e5 * some_gaussians().means.repeat(9, 1), torch.arange(72) % 8)
-    with pytest.raises(InputError, match=r"too large for torch\.float16"):
-        draw_pseudo_episode(huge, recipe, generator=torch.Generator(), dtype=torch.float16)
+    noise = torch.randn(72, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    huge = gaussians_of(1e40 * noise, torch.arange(72) % 8)
+    with pytest.raises(InputError, match="too large for float32"):
+        draw_pseudo_episode(huge, recipe, generator=torch.Generator())

@@ -72,12 +72,15 @@ def coalescent_from_update(
     q, dq, k, dk = (_per_head(weight, heads) for weight in weights)
     identity = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
     C = (identity + torch.linalg.pinv(q) @ dq) @ (identity + torch.linalg.pinv(k) @ dk).mT
-    wanted = (q + dq) @ (k + dk).mT
-    missed = torch.linalg.matrix_norm(q @ C @ k.mT - wanted)
-    change = torch.linalg.matrix_norm(wanted - q @ k.mT)
-    residual = torch.where(change > 0, missed / change.clamp_min(torch.finfo(q.dtype).tiny), torch.zeros_like(change))
+    residual = _residual(q @ k.mT, (q + dq) @ (k + dk).mT, q @ C @ k.mT)
     C = C.to(W_q.dtype)
     return ClosedForm(C[0], residual[0]) if heads is None and W_q.ndim == 2 else ClosedForm(C, residual)
+
+
+def _residual(before: Tensor, wanted: Tensor, reached: Tensor) -> Tensor:
+    """How much of a change is missing, as a share of it; none of no change."""
+    missed, change = (torch.linalg.matrix_norm(wanted - matrix) for matrix in (reached, before))
+    return torch.where(change > 0, missed / change.clamp_min(torch.finfo(change.dtype).tiny), torch.zeros_like(change))
 
 
 def _with_bias(weight: Tensor, bias: Tensor | None) -> Tensor:

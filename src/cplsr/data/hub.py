@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -23,20 +24,12 @@ from cplsr.errors import InputError, first_line
 LABEL_COLUMNS = ("label", "labels", "class", "fine_label", "target", "wnid")
 
 
-@final
-@dataclass(frozen=True)
-class RowReader:
-    """The image column of a data set, still encoded: rows are memory-mapped, not loaded."""
-
-    rows: Any
-    column: str
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        cell = self.rows[index][self.column]
-        if cell is None:
-            raise UnreadableImageError("no image in this row")
-        return read_image(cell["path"] if cell["bytes"] is None else cell["bytes"])
+def _read_row(rows: Any, column: str, index: int) -> Image.Image:
+    """An image of a data set; it is encoded in the column, and rows are memory-mapped, not loaded."""
+    cell = rows[index][column]
+    if cell is None:
+        raise UnreadableImageError("no image in this row")
+    return read_image(cell["path"] if cell["bytes"] is None else cell["bytes"])
 
 
 @final
@@ -208,14 +201,15 @@ def _domain(rows: Any, version: str, label: str | None, name: str) -> Domain:
         raise InputError(
             f"{name} has {len(images)} image columns among {', '.join(features)}: give a data set with exactly one"
         )
-    label = _label_column(features, label, name, datasets)
-    classes, labels = _labels(rows, label, name, datasets)
+    (image,) = images
+    encoded = rows.select_columns(images).cast_column(image, datasets.Image(decode=False))
+    classes, labels = _labels(rows, _label_column(features, label, name, datasets), name, datasets)
     return Domain(
         name=name,
         classes=classes,
         labels=labels,
         identities=tuple(f"{version}/{row}" for row in range(len(labels))),
-        reader=RowReader(rows.select_columns(images).cast_column(images[0], datasets.Image(decode=False)), images[0]),
+        reader=partial(_read_row, encoded, image),
     )
 
 

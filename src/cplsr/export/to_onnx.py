@@ -99,11 +99,8 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: PrototypeHead | 
     """Collect what a user of the graph has to know, each entry as JSON: colors, sizes, classes, origin."""
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
-        "mean": list(source.mean),
-        "std": list(source.std),
-        "image_size": source.image_size,
+        **{name: getattr(source, name) for name in ("mean", "std", "image_size", "pooling")},
         "resize_to": int(RESIZE_FACTOR * source.image_size),
-        "pooling": source.pooling,
         **origin(source),
     }
     if head is not None:

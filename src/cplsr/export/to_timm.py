@@ -85,17 +85,8 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
 
 def _architecture(plain: Backbone) -> dict[str, Any]:
     config: Any = plain.model.config
-    return {
-        "heads": plain.heads,
-        "mean": list(plain.mean),
-        "std": list(plain.std),
-        "image_size": plain.image_size,
-        "patch_size": plain.patch_size,
-        "dim": plain.dim,
-        "layers": plain.layers,
-        "layer_norm_eps": config.layer_norm_eps,
-        "pooling": plain.pooling,
-    }
+    names = ("heads", "mean", "std", "image_size", "patch_size", "dim", "layers", "pooling")
+    return {**{name: getattr(plain, name) for name in names}, "layer_norm_eps": config.layer_norm_eps}
 
 
 def _compare(file: Path, source: Backbone) -> float:

@@ -117,21 +117,20 @@ def domain_loss(
 
 class _Reversal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, strength: float) -> Tensor:
-        ctx.strength = strength
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return -ctx.strength * gradient, None
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
 
 
-def reverse_gradient(x: Float[Tensor, "*shape"], strength: float = 1.0) -> Float[Tensor, "*shape"]:
-    """`x` itself; its gradient is multiplied by −`strength` (Ganin & Lempitsky, ICML 2015).
+def reverse_gradient(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """`x` itself; its gradient changes its sign (Ganin & Lempitsky, ICML 2015).
 
     Whatever minimizes a loss behind it is trained against whatever produced `x`: both with one backward pass.
     """
-    return _Reversal.apply(x, strength)
+    return _Reversal.apply(x)
 
 
 def gram(features: Float[Tensor, "batch positions channels"]) -> Float[Tensor, "batch channels channels"]:

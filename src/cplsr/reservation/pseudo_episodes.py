@@ -51,17 +51,13 @@ def choose_classes(
 
 
 def draw_pseudo_episode(
-    gaussians: ClassGaussians,
-    recipe: PseudoEpisodeRecipe,
-    *,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
+    gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, *, generator: torch.Generator
 ) -> PseudoEpisode:
     """One pseudo-episode: choose its classes, then sample K + K_q embeddings from each."""
     classes, factors = choose_classes(gaussians, recipe, generator=generator)
-    drawn = sample(classes.means, factors, recipe.shot + recipe.query, generator=generator).to(dtype)
+    drawn = sample(classes.means, factors, recipe.shot + recipe.query, generator=generator).float()
     if not torch.isfinite(drawn).all():
-        raise InputError(f"pseudo-embeddings are too large for {dtype}: rescale the embeddings or use torch.float64")
+        raise InputError("pseudo-embeddings are too large for float32: rescale the embeddings")
     return PseudoEpisode(drawn[:, : recipe.shot], drawn[:, recipe.shot :], classes)
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float64
 from torch import Tensor
 
 from cplsr.declared import fit
 from cplsr.errors import InputError
 from cplsr.reservation.moments import ClassMoments
 from cplsr.reservation.symmetric import cholesky_factor, log_determinant
-from cplsr.settings.training import Ridge, Shrinkage, Statistics
+from cplsr.settings.training import Ridge, Shrinkage
 from cplsr.tensor_file import read_tensors, write_tensors
 
 KIND = "cplsr class statistics 1"
@@ -55,23 +55,6 @@ class ClassGaussians:
         center = moments.means.mean(0)
         factor, total = _sum_over_classes(moments, scale, shift + ridge, center)
         return cls(moments, shrinkage, ridge, scale, shift + ridge, center, factor, total)
-
-    @classmethod
-    def from_embeddings(
-        cls,
-        embeddings: Float[Tensor, "images dim"],
-        labels: Int[Tensor, "images"],
-        *,
-        statistics: Statistics = "raw",
-        shrinkage: Shrinkage = "none",
-        ridge: float = 1e-3,
-    ) -> ClassGaussians:
-        """The same from embeddings that are all in memory, labelled 0, ..., B − 1."""
-        if len(labels) == 0:
-            raise InputError("statistics of no embeddings at all were asked for: give at least two of every class")
-        moments = ClassMoments(int(labels.max()) + 1, embeddings.shape[1], statistics=statistics)
-        moments.update(embeddings, labels)
-        return cls.from_moments(moments, shrinkage=shrinkage, ridge=ridge)
 
     @property
     def means(self) -> Float64[Tensor, "classes dim"]:

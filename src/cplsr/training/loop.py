@@ -21,6 +21,7 @@ from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.files import only_writer
 from cplsr.processes import Processes
+from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.base_statistics import base_gaussians
@@ -178,5 +179,5 @@ def _describe(job: TrainingJob) -> dict[str, Any]:
 
 
 def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
-    run = processes.gather(folder.results() if processes.first else None)[0]
+    run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
     return TrainingResult.of(run, folder=folder.path, already_finished=already)
