@@ -26,7 +26,7 @@ from torch import Tensor
 
 from cplsr.reservation.candidates import mix_classes, mixed_covariance
 from cplsr.reservation.moments import ClassMoments
-from cplsr.reservation.pseudo_episodes import make_pseudo_episodes
+from cplsr.reservation.pseudo_episodes import draw_pseudo_episode
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import PseudoEpisodeRecipe
 
@@ -87,11 +87,18 @@ def peak_gigabytes() -> float:
     return int(line.split()[1]) * 1024 / 1e9
 
 
+def draw_episodes(gaussians: ClassGaussians, count: int) -> None:
+    """Draw pseudo-episodes one after the other."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(count):
+        draw_pseudo_episode(gaussians, RECIPE, generator=generator)
+
+
 def large_statistics(path: Path, threads: int, answer: Connection) -> None:
     """In a process of its own: gather the statistics of all classes, draw a few episodes, save; report the peak."""
     torch.set_num_threads(threads)
     gaussians = ClassGaussians.from_moments(made_up_moments(LARGE))
-    make_pseudo_episodes(gaussians, 5, RECIPE, generator=torch.Generator().manual_seed(0))
+    draw_episodes(gaussians, 5)
     gaussians.save(path)
     answer.send(peak_gigabytes())
 
@@ -115,7 +122,7 @@ def time_all(small: ClassGaussians, large: ClassGaussians, episodes: int, repeti
     base_means, bases = small.means[:PART], torch.stack([small.covariance(label) for label in range(PART)])
 
     def draw(gaussians: ClassGaussians) -> None:
-        make_pseudo_episodes(gaussians, episodes, RECIPE, generator=torch.Generator().manual_seed(0))
+        draw_episodes(gaussians, episodes)
 
     seconds = interleaved(
         {

@@ -102,9 +102,16 @@ class Declared:
         """
         return cls(**fit_table(table, kinds_of(cls), source))
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all values by name, tuples as lists, which is how files hold them."""
+        values = {name: getattr(self, name) for name in kinds_of(type(self))}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
 
 def fit_arguments(maker: Callable[..., Any], values: Mapping[str, Any], source: str, *own: str) -> dict[str, Any]:
-    """Convert values to the annotated types of a function's arguments; those named in `own` cannot be given."""
+    """Convert values to the declared types of a maker's arguments; those named in `own` cannot be given."""
+    if isinstance(maker, type) and "__dataclass_fields__" in vars(maker):
+        return fit_table(values, kinds_of(maker), source, "option")
     hints = typing.get_type_hints(getattr(maker, "__init__") if isinstance(maker, type) else maker, include_extras=True)  # noqa: B009
     kinds = {name: hints.get(name, Any) for name in inspect.signature(maker).parameters if name not in own}
     return fit_table(values, kinds, source, "option")
@@ -199,7 +206,7 @@ _TYPES = {
     "object": "a table",
     "null": "nothing",
 }
-_LIMITS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " above "}
+_LIMITS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " above ", " < ": " below "}
 
 
 def _wanted(error: msgspec.ValidationError, kind: Any = None) -> str:

@@ -15,8 +15,6 @@ from cplsr.version import __version__
 if TYPE_CHECKING:
     import torch
 
-Precision = Literal["auto", "fp32", "bf16"]
-
 LIBRARIES = ("torch", "transformers", "numpy", "pillow", "safetensors", "scikit-learn", "scipy", "accelerate")
 EXTRAS = {
     "app": ("gradio",),
@@ -135,8 +133,6 @@ def keep_freed_memory() -> bool:
 
 def choose_precision(name: str, device: torch.device) -> Literal["fp32", "bf16"]:
     """Turn `auto` into bf16 where the hardware multiplies it natively, else fp32."""
-    if name == "auto":
-        return "bf16" if has_fast_bf16(device) else "fp32"
-    if name == "fp32" or name == "bf16":
-        return "fp32" if name == "fp32" else "bf16"
-    raise InputError(f"precision {name!r} is not known: give auto, fp32 or bf16")
+    if name not in ("auto", "fp32", "bf16"):
+        raise InputError(f"precision {name!r} is not known: give auto, fp32 or bf16")
+    return "bf16" if name == "bf16" or (name == "auto" and has_fast_bf16(device)) else "fp32"

@@ -169,6 +169,12 @@ def write_json(path: Path | str, content: Any, indent: int | None = 2) -> None:
         stream.write(text + "\n")
 
 
+def sha256_of(path: Path) -> str:
+    """Checksum of a file's content."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def write_sealed(path: Path | str, content: Any) -> None:
     """Write `content` as JSON with a checksum over all of it, whole or not at all."""
     text = json.dumps(content, allow_nan=False)  # escapes, so that names of files that are no text pass too

@@ -131,15 +131,13 @@ def test_merging_nothing_and_attaching_twice_are_errors(backbone: Backbone):
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_the_class_token_alone_in_the_last_block_is_exact(checkpoint_file: Path, kind, pooling):
     """The shortcut of the last block against the same adapter with all rows computed."""
-    from cplsr.backbones import backbone as module
-
     backbone = attach(load_backbone(checkpoint_file, heads=2, pooling=pooling), kind)
     disturb(backbone)
     images = torch.randn(3, 3, 32, 32)
     tokens, rotation = backbone._start(images)
-    points = adapter_of(backbone).prepared(backbone.blocks)
-    for layer, block in enumerate(backbone.blocks):
-        tokens = module._run_block(block, points, layer, tokens, backbone.heads, rotation, rows=None)
+    steps = backbone._steps()
+    for layer in range(backbone.layers):
+        tokens = steps.block(layer, tokens, rotation, rows=None)
     tokens = backbone.model.layernorm(tokens)
     expected = tokens[:, 0] if pooling == "cls" else tokens[:, -16:].mean(1)
     assert relative_error(backbone(images), expected) <= 1e-5

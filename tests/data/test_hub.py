@@ -65,7 +65,7 @@ def test_what_save_to_disk_writes(tmp_path: Path) -> None:
     assert grey(open_domain(tmp_path / "plain")) == [0, 10, 20, 30, 40, 50]
     assert len(open_domain(tmp_path / "split")) == 4
     assert len(open_domain(tmp_path / "split", split="test")) == 2
-    with pytest.raises(InputError, match="has no splits"):
+    with pytest.raises(InputError, match="has no split 'test': it has train"):
         open_domain(tmp_path / "plain", split="test")
 
 

@@ -29,7 +29,7 @@ def test_taken_places_are_refused(tmp_path: Path):
         (lambda: check_free_file(tmp_path / "full", ".onnx"), r"is a folder.*model\.onnx"),
         (lambda: check_free_file(tmp_path / "x.pt", ".onnx"), r"must end in \.onnx"),
         (lambda: check_free_checkpoint(tmp_path / "x.safetensors"), r"x\.safetensors\.json"),
-        (lambda: check_free_folder(tmp_path / "full" / "x.onnx" / "deeper"), "not a folder"),
+        (lambda: check_free_folder(tmp_path / "full" / "x.onnx" / "deeper"), "a file stands where a folder is wanted"),
     ):
         with pytest.raises(InputError, match=words):
             check()

@@ -10,9 +10,8 @@ from oracles.random_vit import tiny_vit
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.afa import AdversarialAugmentation, augment, discriminator, domain_loss
+from cplsr.methods.afa import AdversarialAugmentation, augment, discriminator, domain_loss, gram_difference
 from cplsr.methods.fwt import transform
-from cplsr.methods.gram import gram_difference
 
 
 def prepared(backbone: Backbone, **options: float) -> AdversarialAugmentation:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cplsr.methods.ascent import ascend, direction, pixel_rate
+from cplsr.methods.ata import ascend, direction, pixel_rate
 
 SHAPE = (3, 2, 4)
 

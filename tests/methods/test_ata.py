@@ -7,7 +7,7 @@ from torch.nn.functional import conv2d, cosine_similarity, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.errors import InputError
-from cplsr.methods.ata import RATE, SIZES, AdversarialTasks, Adversary
+from cplsr.methods.ata import RATE, SIZES, AdversarialTasks
 
 TRUTH = torch.arange(3).repeat_interleave(3)
 
@@ -60,7 +60,7 @@ def test_a_convolved_task_is_one_kernel_over_all_normalized_images(backbone):
 
 def test_as_many_tasks_are_convolved_as_the_chance_says():
     draws = torch.Generator().manual_seed(0)
-    assert 70 < sum(Adversary(0.25, (3,), 1, 1.0).convolves(draws) for _ in range(400)) < 130
+    assert 70 < sum(AdversarialTasks(chance=0.25).convolves(draws) for _ in range(400)) < 130
 
 
 def test_the_same_draws_give_the_same_loss_and_others_another(backbone):
@@ -93,7 +93,7 @@ def test_options_are_told_with_their_defaults():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chance": 1.5}, "chance is 1.5: give a probability"),
+        ({"chance": 1.5}, "chance is 1.5: give a number of at most 1"),
         ({"sizes": (3, 4)}, r"sizes is \[3, 4\]: give odd numbers"),
         ({"sizes": ()}, "sizes is"),
         ({"steps": -1}, "steps is -1"),

@@ -9,10 +9,11 @@ from torch.nn.functional import avg_pool2d, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.errors import InputError
-from cplsr.methods.ata import ascend_task
+from cplsr.methods.ata import ascend
 from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import prototype_logits
-from cplsr.methods.fap import FrequencyPrompts, attend_to_first, mutual_attention, without_detail
+from cplsr.methods.fap import METHOD, FrequencyPrompts, attend_to_first, mutual_attention, without_detail
+from cplsr.methods.registry import make_objective
 from cplsr.methods.wavelets import haar2d
 
 TRUTH = torch.arange(3).repeat_interleave(3)
@@ -76,9 +77,13 @@ def test_all_three_ascend_or_all_are_convolved_and_the_original_ascends(backbone
     if chance:
         batch = random_convolution(batch, (1, 3, 5, 7, 11, 15), draws)
     rate = torch.tensor([0.01 / 255 / std for std in backbone.std]).view(3, 1, 1)
+
+    def loss(moved):
+        return cross_entropy(prototype_logits(episode, backbone(moved), 20.0), TRUTH)
+
     parts = list(batch.chunk(3))
     for number in range(1 if chance else 3):
-        parts[number] = ascend_task(backbone, episode, parts[number], temperature=20.0, steps=1, rate=rate)
+        parts[number] = ascend(parts[number], loss, steps=1, rate=rate)
     torch.testing.assert_close(found, torch.cat(parts))
 
 
@@ -131,11 +136,11 @@ def test_training_lowers_the_loss_and_reaches_every_parameter(backbone, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attention": "embeddings"}, "attention of 'fap' is 'embeddings': give tokens or pixels"),
-        ({"noise": -1.0}, "noise of 'fap' is -1.0"),
+        ({"attention": "embeddings"}, "attention is 'embeddings': give 'tokens' or 'pixels'"),
+        ({"noise": -1.0}, "noise is -1.0"),
         ({"chance": -0.5}, "chance is -0.5"),
     ],
 )
 def test_what_cannot_be_done_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        FrequencyPrompts(**options)
+        make_objective(METHOD, options)

@@ -29,11 +29,11 @@ def test_every_channel_gets_one_scale_and_one_shift():
                 assert changed[image, place, channel].item() == pytest.approx(wanted, abs=1e-6)
 
 
-def test_the_deviations_are_the_softplus_of_the_papers_numbers():
-    objective = FeatureWiseTransformation()
+def test_the_deviations_are_the_softplus_of_the_papers_numbers(backbone):
+    objective = prepared(backbone)
     assert objective.scale_deviation == pytest.approx(math.log(1 + math.exp(0.3)))
     assert objective.shift_deviation == pytest.approx(math.log(1 + math.exp(0.5)))
-    assert FeatureWiseTransformation(strength=0.5).scale_deviation == pytest.approx(objective.scale_deviation / 2)
+    assert prepared(backbone, strength=0.5).scale_deviation == pytest.approx(objective.scale_deviation / 2)
 
 
 def test_the_loss_is_that_of_tokens_transformed_between_the_stages(backbone):
@@ -71,5 +71,5 @@ def test_training_lowers_the_loss(backbone, kind):
 
 
 def test_a_negative_strength_is_refused():
-    with pytest.raises(InputError, match="strength of 'fwt' is -1"):
+    with pytest.raises(InputError, match="strength is -1"):
         FeatureWiseTransformation(strength=-1.0)

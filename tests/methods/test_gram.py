@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.methods.gram import gram, gram_difference
+from cplsr.methods.afa import gram, gram_difference
 
 
 def features(seed: int, batch: int, positions: int, channels: int) -> torch.Tensor:

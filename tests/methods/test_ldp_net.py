@@ -141,7 +141,7 @@ def test_the_twin_follows_slowly(backbone: Backbone):
     [
         ({"crops": 0}, "crops is 0"),
         ({"momentum": 1.0}, r"momentum is 1\.0"),
-        ({"share": [0.5, 0.2]}, r"share is \[0\.5, 0\.2\]"),
+        ({"share": (0.5, 0.2)}, r"share is \[0\.5, 0\.2\]"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, object], sentence: str):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cplsr.methods.moving_average import MovingAverage
+from cplsr.methods.ldp_net import MovingAverage
 
 
 def model() -> nn.Linear:

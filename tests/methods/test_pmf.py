@@ -114,7 +114,7 @@ def test_the_rate_is_the_best_on_support_images_that_were_not_tuned_on(backbone,
     tuned, asked = [], []
     real = pmf.tune
     monkeypatch.setattr(pmf, "tune", lambda b, s, **o: (tuned.append((s, o["rate"], o["steps"])), real(b, s, **o)))
-    method = FineTuning(rates=[1e-2, 0.0, 0.3], steps=9, trial_steps=2)
+    method = FineTuning(rates=(1e-2, 0.0, 0.3), steps=9, trial_steps=2)
 
     def scored(b, s, q):
         asked.append((s, q))
@@ -169,7 +169,7 @@ def test_augmented_images_are_bytes_changed_as_the_arguments_say():
 
 @pytest.mark.parametrize("options", [{"rates": ()}, {"rates": (-1.0,)}, {"steps": 0}, {"trial_steps": 0}])
 def test_wrong_options_are_refused(options):
-    with pytest.raises(InputError, match="of 'pmf' is"):
+    with pytest.raises(InputError, match=rf"^{next(iter(options))} is .*: give"):
         FineTuning(**options)
-    with pytest.raises(InputError, match="scale of 'pmf' is"):
+    with pytest.raises(InputError, match=r"scale is 0\.0: give a number above 0"):
         MetaTraining(scale=0.0)

@@ -81,7 +81,7 @@ def test_pseudo_embeddings_are_not_thrown_away_silently():
         ({"zzz": 0.1}, "give one of strengths, skip, temperature"),
         ({"skip": "often"}, "the method 'styleadv': skip is 'often': a number was wanted, not text"),
         ({"skip": True}, "skip is True: a number was wanted"),
-        ({"skip": float("nan")}, "skip is nan: give a finite number"),
+        ({"skip": float("nan")}, "skip is nan: give a number of at least 0"),
         ({"strengths": 0.8}, "strengths is 0.8: a list was wanted"),
         ({"strengths": ["x"]}, r"strengths is \['x'\]: a number was wanted, not text, in \[0\]"),
     ],

@@ -116,5 +116,5 @@ def test_it_asks_for_a_partner_and_says_so():
     assert WaveletStyles.partner
     with pytest.raises(InputError, match="only one was given"):
         WaveletStyles().loss(lambda images: images, tiny_episode(), None)
-    with pytest.raises(InputError, match=r"share of 'wave_san' is 1\.2"):
+    with pytest.raises(InputError, match=r"share is 1\.2"):
         WaveletStyles(share=1.2)

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.gaussians import gaussians_of
 
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import mix_classes, mixed_covariance, mixed_factors
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*classes have no more embedding
 def some_gaussians(seed: int, classes: int, dim: int = 4, each: int = 6, **options) -> ClassGaussians:
     generator = torch.Generator().manual_seed(seed)
     embeddings = torch.randn(classes * each, dim, generator=generator, dtype=torch.float64)
-    return ClassGaussians.from_embeddings(embeddings, torch.arange(classes * each) % classes, **options)
+    return gaussians_of(embeddings, torch.arange(classes * each) % classes, **options)
 
 
 @given(seed=st.integers(0, 1000), classes=st.integers(2, 6), shrinkage=st.sampled_from(["none", "ledoit_wolf"]))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.gaussians import gaussians_of
 
 from cplsr.errors import InputError
 from cplsr.reservation.candidates import mix_classes, mixed_covariance, mixed_factors
@@ -60,7 +61,7 @@ def gaussians_with_condition(seed: int, classes: int, dim: int, condition: float
         center = torch.randn(dim, generator=generator, dtype=torch.float64)
         parts.append(white * spread.sqrt() @ axes + center)
     labels = torch.arange(classes).repeat_interleave(rank + 1)
-    return ClassGaussians.from_embeddings(torch.cat(parts), labels, ridge=ridge)
+    return gaussians_of(torch.cat(parts), labels, ridge=ridge)
 
 
 def assert_same_ranking(scores: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
@@ -110,7 +111,7 @@ def test_base_novel_ignores_where_the_origin_is():
     labels = torch.arange(60) % 3
     scores = []
     for offset in (0.0, 1024.0):
-        gaussians = ClassGaussians.from_embeddings(embeddings + offset, labels)
+        gaussians = gaussians_of(embeddings + offset, labels)
         candidates = mix_classes(gaussians, 5, generator=torch.Generator().manual_seed(0))
         scores.append(base_novel(gaussians, candidates.means, mixed_factors(gaussians, candidates)))
     torch.testing.assert_close(scores[0], scores[1], rtol=1e-9, atol=1e-9)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.gaussians import gaussians_of
 
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
@@ -12,7 +13,6 @@ from cplsr.reservation.pseudo_episodes import (
     PseudoEpisodeStream,
     choose_classes,
     draw_pseudo_episode,
-    make_pseudo_episodes,
     sample,
 )
 from cplsr.reservation.statistics import ClassGaussians
@@ -25,7 +25,7 @@ def some_gaussians(seed: int = 0, classes: int = 8, dim: int = 6, **options) -> 
     centers = 2 * torch.randn(classes, dim, generator=generator, dtype=torch.float64)
     widths = torch.rand(classes, dim, generator=generator, dtype=torch.float64) + 0.2
     noise = torch.randn(classes * 20, dim, generator=generator, dtype=torch.float64)
-    return ClassGaussians.from_embeddings(centers[labels] + noise * widths[labels], labels, **options)
+    return gaussians_of(centers[labels] + noise * widths[labels], labels, **options)
 
 
 def literal_choice(gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, seed: int) -> list[int]:
@@ -109,16 +109,15 @@ def test_an_episode_has_the_shape_asked_for(way, shot, query, survivors, seed):
     assert not everything.requires_grad
 
 
-def test_many_episodes_from_one_generator():
+def test_one_generator_draws_the_same_episodes_again_and_none_twice():
     gaussians, recipe = some_gaussians(), PseudoEpisodeRecipe(way=2, shot=1, query=2, candidates=10)
-    episodes = make_pseudo_episodes(
-        gaussians, 3, recipe, generator=torch.Generator().manual_seed(1), dtype=torch.float64
-    )
-    generator = torch.Generator().manual_seed(1)
-    for episode in episodes:
-        again = draw_pseudo_episode(gaussians, recipe, generator=generator, dtype=torch.float64)
-        assert torch.equal(episode.query, again.query)
-    assert all(not torch.equal(one.query, two.query) for one, two in pairwise(episodes))
+    first, again = ([], [])
+    for episodes in (first, again):
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(3):
+            episodes.append(draw_pseudo_episode(gaussians, recipe, generator=generator))
+    assert all(torch.equal(one.query, two.query) for one, two in zip(first, again, strict=True))
+    assert all(not torch.equal(one.query, two.query) for one, two in pairwise(first))
 
 
 @pytest.mark.parametrize("online", [True, False])
@@ -163,14 +162,13 @@ def test_bad_sizes_are_refused():
             PseudoEpisodeRecipe(**{name: 0})
     with pytest.raises(InputError, match="at least 12 candidates"):
         PseudoEpisodeRecipe(way=6, survivors=2, candidates=11)
-    with pytest.raises(InputError, match="0 pseudo-episodes"):
-        make_pseudo_episodes(gaussians, 0, recipe, generator=torch.Generator())
     with pytest.raises(InputError, match="pool of 0"):
         PseudoEpisodeStream(gaussians, recipe, pool=0)
     with pytest.raises(InputError, match="seed is -1"):
         PseudoEpisodeStream(gaussians, recipe, seed=-1)
     with pytest.raises(InputError, match="pseudo-episode -1"):
         PseudoEpisodeStream(gaussians, recipe).episode(-1)
-    huge = ClassGaussians.from_embeddings(1e5 * some_gaussians().means.repeat(9, 1), torch.arange(72) % 8)
-    with pytest.raises(InputError, match=r"too large for torch\.float16"):
-        draw_pseudo_episode(huge, recipe, generator=torch.Generator(), dtype=torch.float16)
+    noise = torch.randn(72, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    huge = gaussians_of(1e40 * noise, torch.arange(72) % 8)
+    with pytest.raises(InputError, match="too large for float32"):
+        draw_pseudo_episode(huge, recipe, generator=torch.Generator())

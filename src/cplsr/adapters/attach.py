@@ -14,7 +14,7 @@ from cplsr.errors import InputError
 
 
 def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
-    """Put a new adapter on a backbone, in place.
+    """Put a new adapter on a backbone, in place, and return the same backbone.
 
     From then on the trainable parameters of the backbone are exactly the adapter's.
 
@@ -22,9 +22,6 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
         backbone: the backbone to change; it must not carry an adapter yet.
         kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora` or `full`.
         **options: the options of that kind: the arguments of its class in `cplsr.adapters`.
-
-    Returns:
-        The same backbone.
 
     Raises:
         InputError: the backbone carries an adapter already, or the kind or an option is not known.
@@ -49,13 +46,10 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
 
 
 def detach(backbone: Backbone) -> Backbone:
-    """Take the adapter off a backbone, in place: the backbone is as frozen as it was when it was loaded.
+    """Take the adapter off a backbone, in place, and return it, as frozen as it was when it was loaded.
 
     Args:
         backbone: the backbone to change; if it carries no adapter, nothing happens.
-
-    Returns:
-        The same backbone.
 
     Example:
         >>> from cplsr import attach, detach, load_backbone

@@ -11,12 +11,13 @@ import torch
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints
 from cplsr.backbones.fingerprint import fingerprint_of
+from cplsr.declared import Declared
 from cplsr.errors import InputError
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The numbers of a backbone that the sizes of an adapter's parameters depend on."""
+class Shape(Declared):
+    """The numbers that the sizes of an adapter's parameters depend on; `Shape.of(backbone)` reads them off."""
 
     layers: int
     heads: int
@@ -24,18 +25,6 @@ class Shape:
     dim: int
     tokens: int
     rotary: bool
-
-    @classmethod
-    def of(cls, backbone: Backbone) -> Shape:
-        """The shape of a loaded backbone."""
-        return cls(
-            layers=backbone.layers,
-            heads=backbone.heads,
-            head_dim=backbone.head_dim,
-            dim=backbone.dim,
-            tokens=backbone.tokens,
-            rotary=backbone.rotary,
-        )
 
 
 class Adapter(BlockPoints, ABC):

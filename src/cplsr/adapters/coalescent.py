@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -85,13 +85,9 @@ class Coalescent(Adapter):
         """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
         if self.rotary:
             return self
-        queries = {}
-        for layer, block in enumerate(blocks):
-            C = self._per_head(layer)
-            if C is not None:
-                linear: Any = block.attention.q_proj
-                queries[layer] = prepare_query(linear.weight, linear.bias, C)
-        return _Prepared(queries)
+        return _Prepared(
+            {layer: prepare_query(query.weight, query.bias, C) for layer, query, C in self._projected(blocks)}
+        )
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
@@ -107,14 +103,18 @@ class Coalescent(Adapter):
                 f"{backbone.source!r} rotates queries and keys between their projection and their product, so C is no "
                 "factor of the query projection and cannot be merged: keep the adapter attached"
             )
-        for layer, block in enumerate(backbone.blocks):
+        for _, query, C in self._projected(backbone.blocks):
+            weight, bias = fold(query.weight, query.bias, C.detach())
+            query.weight.data = weight
+            if bias is not None:
+                query.bias.data = bias
+
+    def _projected(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Any, Tensor]]:
+        """The layers that have a C: number, query projection, and C of every head."""
+        for layer, block in enumerate(blocks):
             C = self._per_head(layer)
             if C is not None:
-                query: Any = block.attention.q_proj
-                weight, bias = fold(query.weight, query.bias, C.detach())
-                query.weight.data = weight
-                if bias is not None:
-                    query.bias.data = bias
+                yield layer, block.attention.q_proj, C
 
     def _per_head(self, layer: int) -> Tensor | None:
         C = self.projection(layer)

@@ -53,24 +53,24 @@ class Lora(Adapter):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)  # peft draws from the global stream
             inject_adapter_in_model(config, backbone.model)
-        for layer, block in enumerate(backbone.blocks):
-            for name in _TARGETS:
-                wrapped: Any = getattr(block.attention, name)
-                for part in ("A", "B"):
-                    self.pairs[f"{layer}_{name}_{part}"] = getattr(wrapped, f"lora_{part}")["default"].weight
+        for number, (attention, name) in enumerate(_wrapped(backbone)):
+            for part in ("A", "B"):
+                weight = getattr(getattr(attention, name), f"lora_{part}")["default"].weight
+                self.pairs[f"{number // len(_TARGETS)}_{name}_{part}"] = weight
 
     def uninstall(self, backbone: Backbone) -> None:
         """Put the plain projections back."""
-        for block in backbone.blocks:
-            for name in _TARGETS:
-                wrapped: Any = getattr(block.attention, name)
-                setattr(block.attention, name, wrapped.base_layer)
+        for attention, name in _wrapped(backbone):
+            setattr(attention, name, getattr(attention, name).base_layer)
         if hasattr(backbone.model, "peft_config"):
             del backbone.model.peft_config
 
     def fold(self, backbone: Backbone) -> None:
         """Let peft add its product to the weights."""
-        for block in backbone.blocks:
-            for name in _TARGETS:
-                wrapped: Any = getattr(block.attention, name)
-                wrapped.merge(safe_merge=True)
+        for attention, name in _wrapped(backbone):
+            getattr(attention, name).merge(safe_merge=True)
+
+
+def _wrapped(backbone: Backbone) -> list[tuple[Any, str]]:
+    """The attention of every block, once with each name of a projection that peft wraps."""
+    return [(block.attention, name) for block in backbone.blocks for name in _TARGETS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,19 @@ from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions, why_not_downloaded
 from cplsr.errors import InputError, first_line
-from cplsr.files import access_like_folder, new_folder
+from cplsr.files import access_like_folder, new_folder, sha256_of
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
 
 TENSORS = "adapter.safetensors"
 
 
 def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
-    """Write the adapter of a backbone to a folder, whole or not at all.
+    """Write the adapter of a backbone to a folder, whole or not at all, and return its path.
 
     Args:
         backbone: the backbone that carries the adapter.
         path: the folder to write; an older adapter there is replaced.
         **info: anything worth keeping with it that JSON can hold, such as training settings and metrics.
-
-    Returns:
-        The folder.
 
     Raises:
         InputError: there is no adapter, or the folder is not empty and holds something else.
@@ -62,22 +58,19 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
             info=info,
             versions=versions(),
             fingerprint=adapter.fingerprint,
-            sha256=_sha256(folder / TENSORS),
+            sha256=sha256_of(folder / TENSORS),
         ).write(folder)
     return path
 
 
 def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
-    """Attach a stored adapter to a backbone, in place.
+    """Attach a stored adapter to a backbone, in place, and return the same backbone.
 
     It warns if the adapter was trained on another backbone of the same shapes.
 
     Args:
         backbone: the backbone to change; it must not carry an adapter yet.
         source: an adapter folder, a run folder that holds one, or a hub repository (`hf:user/name` or `user/name`).
-
-    Returns:
-        The same backbone.
 
     Raises:
         InputError: there is no readable adapter at `source`, or it does not fit the shapes of the backbone.
@@ -174,7 +167,7 @@ def _download(repository: str) -> Path:
 def _read_tensors(stored: AdapterInfo) -> dict[str, Tensor]:
     file = stored.folder / TENSORS
     try:
-        if _sha256(file) != stored.sha256:
+        if sha256_of(file) != stored.sha256:
             raise InputError(f"{file} is not the file that {DESCRIPTION} describes: save or download the adapter again")
         return load_file(file)
     except (OSError, SafetensorError) as error:
@@ -206,8 +199,3 @@ def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -
             f"({backbone.layers} layers, {backbone.heads} heads, {backbone.image_size} px)"
         )
     adapter.load_state_dict(tensors)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

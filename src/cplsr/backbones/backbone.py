@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
@@ -210,35 +211,27 @@ class Backbone(nn.Module):
             between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole
                 batch at once, so that it may mix images.
 
-        Returns:
-            One embedding for each image.
-
         Raises:
             InputError: the images have another shape or size than the backbone takes.
         """
         self._check(images)
-        blocks = self.blocks
-        points = (self.adapter or _NO_ADAPTER).prepared(blocks)
+        steps = self._steps()
         if between is not None:
-            return self._embed(images, blocks, points, between)
-        parts = [self._embed(part, blocks, points) for part in images.split(self.images_at_a_time)]
+            return self._embed(images, steps, between)
+        parts = [self._embed(part, steps) for part in images.split(self.images_at_a_time)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _embed(
-        self, images: Tensor, blocks: list[Block], points: BlockPoints, between: Between | None = None
-    ) -> Tensor:
+    def _embed(self, images: Tensor, steps: _Steps, between: Between | None = None) -> Tensor:
         tokens, rotation = self._start(images)
         norm, last, parts = self.model.get_submodule(self.family.final_norm), self.pooled_layers[-1], []
-        for layer, block in enumerate(blocks[: last + 1]):
+        for layer in range(last + 1):
             if between is not None:
                 tokens = between(layer, tokens)
             rows = 1 if self.pooling == "cls" and layer == last else None
             if self.checkpointing and torch.is_grad_enabled():
-                tokens = checkpoint(
-                    _run_block, block, points, layer, tokens, self.heads, rotation, rows, use_reentrant=False
-                )
+                tokens = checkpoint(steps.block, layer, tokens, rotation, rows, use_reentrant=False)
             else:
-                tokens = _run_block(block, points, layer, tokens, self.heads, rotation, rows)
+                tokens = steps.block(layer, tokens, rotation, rows)
             if layer in self.pooled_layers:
                 parts.append(pool(tokens, norm, self.patches, self.pooling))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
@@ -255,18 +248,18 @@ class Backbone(nn.Module):
         """
         self._check(images)
         tokens, rotation = self._start(images)
-        blocks = self.blocks
-        points = (self.adapter or _NO_ADAPTER).prepared(blocks)
-        layer %= len(blocks)
+        steps = self._steps()
+        layer %= self.layers
         for earlier in range(layer):
-            tokens = _run_block(blocks[earlier], points, earlier, tokens, self.heads, rotation, rows=None)
-        tokens = points.enter(layer, tokens)
-        q, k, _ = _queries_keys_values(
-            blocks[layer].attention, points, layer, blocks[layer].norm_before(tokens), self.heads, rotation, rows=None
-        )
+            tokens = steps.block(earlier, tokens, rotation)
+        q, k, _ = steps.queries_keys_values(layer, steps.points.enter(layer, tokens), rotation)
         # Attention applied to the unit vectors is the attention itself, whatever the adapter does to it.
         unit_vectors = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
-        return points.attend(layer, q, k, unit_vectors)
+        return steps.points.attend(layer, q, k, unit_vectors)
+
+    def _steps(self) -> _Steps:
+        blocks = self.blocks
+        return _Steps(blocks, (self.adapter or _NO_ADAPTER).prepared(blocks), self.heads)
 
     def _start(self, images: Tensor) -> tuple[Tensor, Rotation | None]:
         x = self.normalize(images) if images.dtype == torch.uint8 else images
@@ -295,46 +288,40 @@ def _one_side(size: int | tuple[int, int] | list[int]) -> int:
     return size[0]
 
 
-def _run_block(
-    block: Block,
-    points: BlockPoints,
-    layer: int,
-    tokens: Tensor,
-    heads: int,
-    rotation: Rotation | None,
-    rows: int | None,
-) -> Tensor:
-    """One pre-norm block; with `rows` only the first rows are computed, though they attend to all tokens."""
-    tokens = points.enter(layer, tokens)
-    x = block.norm_before(tokens)
-    y = _attention(block.attention, points, layer, x, heads, rotation, rows)
-    y = points.attention_branch(layer, y)
-    tokens = tokens[:, :rows] + (y if block.attention_scale is None else block.attention_scale(y))
-    y = points.mlp_branch(layer, block.mlp(block.norm_after(tokens)))
-    return tokens + (y if block.mlp_scale is None else block.mlp_scale(y))
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The blocks of one forward pass, and what an adapter does at their points."""
 
+    blocks: list[Block]
+    points: BlockPoints
+    heads: int
 
-def _attention(
-    attention: Any, points: BlockPoints, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
-) -> Tensor:
-    y = points.attend(layer, *_queries_keys_values(attention, points, layer, x, heads, rotation, rows))
-    return attention.o_proj(y.transpose(1, 2).flatten(2))
+    def block(self, layer: int, tokens: Tensor, rotation: Rotation | None, rows: int | None = None) -> Tensor:
+        """One pre-norm block; with `rows` only the first rows are computed, though they attend to all tokens."""
+        block, points = self.blocks[layer], self.points
+        attention: Any = block.attention
+        tokens = points.enter(layer, tokens)
+        y = points.attend(layer, *self.queries_keys_values(layer, tokens, rotation, rows))
+        y = points.attention_branch(layer, attention.o_proj(y.transpose(1, 2).flatten(2)))
+        tokens = tokens[:, :rows] + (y if block.attention_scale is None else block.attention_scale(y))
+        y = points.mlp_branch(layer, block.mlp(block.norm_after(tokens)))
+        return tokens + (y if block.mlp_scale is None else block.mlp_scale(y))
 
-
-def _queries_keys_values(
-    attention: Any, points: BlockPoints, layer: int, x: Tensor, heads: int, rotation: Rotation | None, rows: int | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    q = _split(points.query(layer, attention.q_proj, x[:, :rows]), heads)
-    k = _split(attention.k_proj(x), heads)
-    v = _split(attention.v_proj(x), heads)  # (batch, heads, tokens, head_dim)
-    if rotation is not None:
-        k = _rotate(k, rotation)
-        q = _rotate(q, rotation) if rows is None else q  # the class token has no place, so it is not rotated
-    return q, k, v
-
-
-def _split(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    def queries_keys_values(
+        self, layer: int, tokens: Tensor, rotation: Rotation | None, rows: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The three projections of the normed tokens, each (batch, heads, tokens, head_dim)."""
+        attention: Any = self.blocks[layer].attention
+        x = self.blocks[layer].norm_before(tokens)
+        query = self.points.query(layer, attention.q_proj, x[:, :rows])
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (query, attention.k_proj(x), attention.v_proj(x))
+        )
+        if rotation is not None:
+            k = _rotate(k, rotation)
+            q = _rotate(q, rotation) if rows is None else q  # the class token has no place, so it is not rotated
+        return q, k, v
 
 
 def _rotate(x: Tensor, rotation: Rotation) -> Tensor:

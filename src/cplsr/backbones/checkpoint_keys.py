@@ -23,7 +23,7 @@ _LEFT_OUT = re.compile(
     r"^(head|head_dist|heads|fc|classifier|projector|predictor|pre_logits)\.|^mask_token$|\.mask_token$"
 )
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
-_QKV = re.compile(r"(blocks\.\d+\.)attn\.qkv\.(weight|bias)")
+_QKV = re.compile(r"blocks\.\d+\.attn\.qkv\.(weight|bias)")
 _OUTSIDE_BLOCKS = {
     "cls_token": "embeddings.cls_token",
     "pos_embed": "embeddings.position_embeddings",
@@ -34,6 +34,13 @@ _OUTSIDE_BLOCKS = {
     "norm.weight": "layernorm.weight",
     "norm.bias": "layernorm.bias",
 }
+_INSIDE_BLOCKS = {
+    "attn.proj.": "attention.o_proj.",
+    "ls1.gamma": "layer_scale1.lambda1",
+    "ls2.gamma": "layer_scale2.lambda1",
+}
+_NORMS_OF_VIT = {"norm1.": "layernorm_before.", "norm2.": "layernorm_after."}
+"""Models with LayerScale call their norms as timm does."""
 _DIMENSIONS = {
     "cls_token": 3,
     "pos_embed": 3,
@@ -131,41 +138,28 @@ def _check_shapes(tensors: Mapping[str, Tensor]) -> None:
 
 def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
     """Rename every tensor to its place in transformers' model, cutting the joint q, k, v projection in three."""
+    plain = architecture.family in ("vit", "deit")
+    inside = _INSIDE_BLOCKS | (_NORMS_OF_VIT if plain else {})
     translated: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if match := _QKV.fullmatch(name):
+        match = _BLOCK.match(name)
+        if match is None:
+            translated[_OUTSIDE_BLOCKS.get(name, name)] = tensor
+            continue
+        block, rest = f"{'layers' if plain else 'encoder.layer'}.{match[1]}.", name[match.end() :]
+        if joint := _QKV.fullmatch(name):
             for part, piece in zip("qkv", tensor.chunk(3), strict=True):
-                translated[_block(match[1], architecture) + f"attention.{part}_proj.{match[2]}"] = piece
+                translated[f"{block}attention.{part}_proj.{joint[1]}"] = piece
         else:
-            translated[_rename(name, architecture)] = tensor
+            translated[block + _renamed(rest, inside)] = tensor
     _complete_positions(translated, architecture)
     return translated
 
 
-def _rename(name: str, architecture: Architecture) -> str:
-    if name in _OUTSIDE_BLOCKS:
-        return _OUTSIDE_BLOCKS[name]
-    match = _BLOCK.match(name)
-    if match is None:
-        return name
-    inside = {
-        "attn.proj.": "attention.o_proj.",
-        "ls1.gamma": "layer_scale1.lambda1",
-        "ls2.gamma": "layer_scale2.lambda1",
-    }
-    if architecture.family in ("vit", "deit"):
-        inside |= {"norm1.": "layernorm_before.", "norm2.": "layernorm_after."}
-    rest = name[match.end() :]
-    for old, new in inside.items():
-        if rest.startswith(old):
-            rest = new + rest.removeprefix(old)
-            break
-    return _block(match[0], architecture) + rest
-
-
-def _block(prefix: str, architecture: Architecture) -> str:
-    number = prefix.split(".")[1]
-    return f"layers.{number}." if architecture.family in ("vit", "deit") else f"encoder.layer.{number}."
+def _renamed(name: str, starts: Mapping[str, str]) -> str:
+    """A name inside of a block with its start replaced, if it is one of those given."""
+    start = next((start for start in starts if name.startswith(start)), "")
+    return starts.get(start, "") + name.removeprefix(start)
 
 
 def _complete_positions(translated: dict[str, Tensor], architecture: Architecture) -> None:
@@ -185,19 +179,20 @@ def _shown(names: object, most: int = 12) -> str:
 
 
 def to_checkpoint_keys(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the tensors of a plain ViT from transformers' names to those of timm and DINO, as `translate` reversed."""
+    """Rename tensors from transformers' names to those of timm and DINO, as `translate` reversed."""
     outside = {new: old for old, new in _OUTSIDE_BLOCKS.items()}
-    inside = {"layernorm_before.": "norm1.", "layernorm_after.": "norm2.", "attention.o_proj.": "attn.proj."}
+    inside = {new: old for old, new in (_INSIDE_BLOCKS | _NORMS_OF_VIT).items()}
     named: dict[str, Tensor] = {}
     for name, tensor in state.items():
-        if match := re.fullmatch(r"layers\.(\d+)\.attention\.q_proj\.(weight|bias)", name):
+        match = re.match(r"(?:layers|encoder\.layer)\.(\d+)\.", name)
+        if match is None:
+            if name in outside:
+                named[outside[name]] = tensor
+            continue
+        block, rest = f"blocks.{match[1]}.", name[match.end() :]
+        if rest.startswith("attention.q_proj."):
             parts = [state[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
-            named[f"blocks.{match[1]}.attn.qkv.{match[2]}"] = torch.cat(parts)
-        elif match := re.match(r"layers\.(\d+)\.(?!attention\.[kv]_proj)", name):
-            rest = name[match.end() :]
-            for old, new in inside.items():
-                rest = rest.replace(old, new)
-            named[f"blocks.{match[1]}.{rest}"] = tensor
-        elif name in outside:
-            named[outside[name]] = tensor
+            named[block + rest.replace("attention.q_proj", "attn.qkv")] = torch.cat(parts)
+        elif not rest.startswith(("attention.k_proj.", "attention.v_proj.")):
+            named[block + _renamed(rest, inside)] = tensor
     return named

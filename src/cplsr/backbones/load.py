@@ -44,7 +44,7 @@ def load_backbone(
     precision: str = "fp32",
     antialias: bool = True,
 ) -> Backbone:
-    """Load a frozen vision transformer.
+    """Load a frozen vision transformer, without an adapter.
 
     Args:
         source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
@@ -59,9 +59,6 @@ def load_backbone(
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
         antialias: of the position interpolation; `False` is transformers' and DINO's own way.
-
-    Returns:
-        The backbone, frozen and without an adapter.
 
     Raises:
         InputError: there is no usable model at `source`, or an argument does not fit it.

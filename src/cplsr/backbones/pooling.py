@@ -61,9 +61,6 @@ def pool(
         norm: the final norm of the backbone.
         patches: how many patch tokens there are.
         pooling: `cls`, `mean` or `depth`.
-
-    Returns:
-        One row for each image.
     """
     if pooling == "cls":
         return _wide(norm(tokens[:, 0]))

@@ -185,16 +185,12 @@ class _Work(Dataset):
 
 
 def _start_worker(worker: int, parent: int) -> None:
-    """One thread for each worker process: the libraries below numpy would start as many as there are cores in each."""
-    threadpool_limits(1)
-    _end_with_parent(parent)
+    """Give a worker process one thread, and end it soon after its parent has gone, even if the parent was killed.
 
-
-def _end_with_parent(parent: int) -> None:
-    """End this worker process soon after its parent has gone, even if the parent was killed.
-
-    A worker that waits for room in the pipe to a dead parent would wait for ever: its siblings hold the pipe open.
+    The libraries below numpy would start as many threads as there are cores in each. A worker that waits for room in
+    the pipe to a dead parent would wait for ever: its siblings hold the pipe open.
     """
+    threadpool_limits(1)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -18,7 +18,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
-from cplsr.files import UnwritableError, new_folder, read_sealed, write_sealed
+from cplsr.files import UnwritableError, new_folder, read_sealed, sha256_of, write_sealed
 from cplsr.processes import Processes
 
 PIXELS, INDEX = "pixels.u8", "index.json"
@@ -82,7 +82,7 @@ def _in_memory(domain: Domain, size: int, workers: int | None) -> DecodedImages:
 def _is_whole(copy: Path) -> bool:
     """Whether the copy is there and its bytes are those that were written."""
     try:
-        if _checksum(copy / PIXELS) == read_sealed(copy / INDEX)["pixels"]:
+        if sha256_of(copy / PIXELS) == read_sealed(copy / INDEX)["pixels"]:
             return True
     except FileNotFoundError:
         return False
@@ -104,10 +104,5 @@ def _decode_to(copy: Path, domain: Domain, size: int, workers: int | None) -> No
                 unreadable += [domain.image_name(number) for number, _ in batch.failed]
         if not kept:
             raise InputError(f"none of the {len(domain)} images of {domain.name} can be read")
-        content = {"kept": kept, "unreadable": unreadable, "pixels": _checksum(folder / PIXELS)}
+        content = {"kept": kept, "unreadable": unreadable, "pixels": sha256_of(folder / PIXELS)}
         write_sealed(folder / INDEX, {"domain": domain.name, "size": size, **content})
-
-
-def _checksum(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

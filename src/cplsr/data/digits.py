@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
+from functools import partial
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,17 +14,10 @@ SIDE = 64
 HIGHEST = 16  # the data set's grey values run from 0 to 16
 
 
-@final
-@dataclass(frozen=True)
-class DigitReader:
-    """Dark ink on white paper, enlarged bicubically to 64 × 64 when it is asked for."""
-
-    ink: UInt8[np.ndarray, "images 8 8"]
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read digit number `index`."""
-        paper = 255 - np.rint(self.ink[index] * (255 / HIGHEST)).astype(np.uint8)
-        return Image.fromarray(paper).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+def _read_digit(ink: UInt8[np.ndarray, "images 8 8"], index: int) -> Image.Image:
+    """Dark ink on white paper, enlarged bicubically to 64 × 64."""
+    paper = 255 - np.rint(ink[index] * (255 / HIGHEST)).astype(np.uint8)
+    return Image.fromarray(paper).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
 
 
 def open_digits() -> Domain:
@@ -38,5 +30,5 @@ def open_digits() -> Domain:
         classes=tuple(str(digit) for digit in range(10)),
         labels=bundled.target.astype(np.int64),
         identities=tuple(f"digits/{number}?{SIDE}" for number in range(len(bundled.target))),
-        reader=DigitReader(bundled.images.astype(np.uint8)),
+        reader=partial(_read_digit, bundled.images.astype(np.uint8)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -65,15 +65,6 @@ class ImageFacts:
     digest: bytes
 
 
-@final
-@dataclass(frozen=True)
-class _Examined:
-    """All images of a domain: the facts of the readable ones and the reasons of the others, by position."""
-
-    facts: dict[int, ImageFacts]
-    failed: dict[int, str]
-
-
 def examine(
     domain: Domain,
     *,
@@ -93,17 +84,18 @@ def examine(
         where: where the complete data set can be had, for the advice.
         workers: processes that read images; `None` takes up to two.
     """
-    examined = _Examined({}, {})
+    facts: dict[int, ImageFacts] = {}
+    failed: dict[int, str] = {}
     for batch in over_images(domain, image_facts, workers=workers, description=f"examining {domain.name}"):
-        examined.facts.update(batch.done)
-        examined.failed.update(batch.failed)
+        facts.update(batch.done)
+        failed.update(batch.failed)
     findings = (
         *_counts(domain, where),
         *_skipped(domain),
-        *_unreadable(domain, examined),
-        *_small_classes(domain, examined, way, shot, query),
-        *_duplicates(domain, examined),
-        *_kinds(examined),
+        *_unreadable(domain, failed),
+        *_small_classes(domain, facts, way, shot, query),
+        *_duplicates(domain, facts),
+        *_kinds(facts.values()),
     )
     return Diagnosis(domain.name, findings)
 
@@ -145,8 +137,8 @@ def _skipped(domain: Domain) -> Iterable[Finding]:
         yield Finding("remark", f"{_plural(len(names), 'file')} left out: {_names(names)}", "remove or replace them")
 
 
-def _unreadable(domain: Domain, examined: _Examined) -> Iterable[Finding]:
-    names = [f"{domain.image_name(index)} ({reason})" for index, reason in sorted(examined.failed.items())]
+def _unreadable(domain: Domain, failed: Mapping[int, str]) -> Iterable[Finding]:
+    names = [f"{domain.image_name(index)} ({reason})" for index, reason in sorted(failed.items())]
     if names:
         yield Finding(
             "remark",
@@ -157,9 +149,11 @@ def _unreadable(domain: Domain, examined: _Examined) -> Iterable[Finding]:
         yield Finding("good", "every image can be read")
 
 
-def _small_classes(domain: Domain, examined: _Examined, way: int, shot: int, query: int) -> Iterable[Finding]:
+def _small_classes(
+    domain: Domain, facts: Mapping[int, ImageFacts], way: int, shot: int, query: int
+) -> Iterable[Finding]:
     needed = shot + query
-    readable = Counter(int(domain.labels[index]) for index in examined.facts)
+    readable = Counter(int(domain.labels[index]) for index in facts)
     small = [f"{name} ({readable[label]})" for label, name in enumerate(domain.classes) if readable[label] < needed]
     enough = len(domain.classes) - len(small)
     asked = f"{shot} shot + {query} query = {needed} images"
@@ -180,10 +174,10 @@ def _small_classes(domain: Domain, examined: _Examined, way: int, shot: int, que
         yield Finding("good", f"every class has {asked}")
 
 
-def _duplicates(domain: Domain, examined: _Examined) -> Iterable[Finding]:
+def _duplicates(domain: Domain, facts: Mapping[int, ImageFacts]) -> Iterable[Finding]:
     same: dict[bytes, list[int]] = {}
-    for index, facts in sorted(examined.facts.items()):
-        same.setdefault(facts.digest, []).append(index)
+    for index, one in sorted(facts.items()):
+        same.setdefault(one.digest, []).append(index)
     across = [copies for copies in same.values() if len({int(domain.labels[index]) for index in copies}) > 1]
     within = [copies for copies in same.values() if len(copies) > 1 and copies not in across]
     for groups, shown, where, advice in (
@@ -197,8 +191,7 @@ def _duplicates(domain: Domain, examined: _Examined) -> Iterable[Finding]:
         yield Finding("good", "no image occurs twice")
 
 
-def _kinds(examined: _Examined) -> Iterable[Finding]:
-    facts = examined.facts.values()
+def _kinds(facts: Collection[ImageFacts]) -> Iterable[Finding]:
     if not facts:
         return
     kinds = Counter(one.kind for one in facts if one.kind != "RGB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, final, runtime_checkable
 
 import numpy as np
@@ -32,17 +32,9 @@ class ImageReader(Protocol):
         ...
 
 
-@final
-@dataclass(frozen=True)
-class SelectedReader:
+def _read_selected(reader: ImageReader, positions: Int64[np.ndarray, "images"], index: int) -> Image.Image:
     """Another reader's images, renumbered: image i is the other's image `positions[i]`."""
-
-    reader: ImageReader
-    positions: Int64[np.ndarray, "images"]
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index` of the selection."""
-        return self.reader(int(self.positions[index]))
+    return reader(int(positions[index]))
 
 
 @final
@@ -115,7 +107,7 @@ class Domain:
             self,
             labels=self.labels[positions],
             identities=tuple(self.identities[position] for position in positions),
-            reader=SelectedReader(self.reader, positions),
+            reader=partial(_read_selected, self.reader, positions),
             groups=None if self.groups is None else self.groups[positions],
         )
 

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from cplsr.data.domain import Domain
-from cplsr.data.identity import look_at_files
-from cplsr.data.image_file import FileReader, is_image_name
+from cplsr.data.image_file import is_image_name
+from cplsr.data.listing import SHOWN, Row, domain_from_rows, skipped_message
 from cplsr.errors import InputError
 
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
-SHOWN = 5
-
-
-@dataclass
-class _Listing:
-    """What has been found so far."""
-
-    paths: list[str] = field(default_factory=list)
-    identities: list[str] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
 def open_folder(
@@ -44,27 +31,19 @@ def open_folder(
     """
     root = Path(root)
     _check_is_folder(root)
-    listing = _Listing()
-    folders = _class_folders(root, listing)
+    skipped: list[tuple[str, str]] = []
+    folders = _class_folders(root, skipped)
     if classes is not None:
         folders = [folder for folder in folders if folder in set(classes)]
-    for label, folder in enumerate(folders):
-        _list_class(root, folder, label, listing)
-    if not listing.labels:
+    rows = [Row(path, folder) for folder in folders for path in _images_in(root, folder, skipped)]
+    if not rows:
         raise InputError(_nothing_found(root))
-    filled = set(listing.labels)
-    empty = [folder for label, folder in enumerate(folders) if label not in filled]
-    listing.skipped.extend((folder, "a class folder without images") for folder in empty)
-    if strict and listing.skipped:
-        raise InputError(skipped_message(root, listing.skipped))
-    return Domain(
-        name=name or root.resolve().name,
-        classes=tuple(folders),
-        labels=np.array(listing.labels, dtype=np.int64),
-        identities=tuple(listing.identities),
-        reader=FileReader(str(root), tuple(listing.paths)),
-        skipped=tuple(listing.skipped),
-    ).without_empty_classes()
+    domain = domain_from_rows(rows, root, name=name or root.resolve().name, classes=folders)
+    skipped += domain.skipped
+    skipped += [(folder, "a class folder without images") for folder, count in domain.counts().items() if not count]
+    if strict and skipped:
+        raise InputError(skipped_message(root, skipped))
+    return replace(domain, skipped=tuple(skipped)).without_empty_classes()
 
 
 def subfolders(folder: Path) -> list[str]:
@@ -96,22 +75,22 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _class_folders(root: Path, listing: _Listing) -> list[str]:
+def _class_folders(root: Path, skipped: list[tuple[str, str]]) -> list[str]:
     folders = []
     resolved = root.resolve()
     for entry in _visible(root):
         if not _is_folder(entry):
             if is_image_name(entry.name):
-                listing.skipped.append((entry.name, "an image outside of the class folders"))
+                skipped.append((entry.name, "an image outside of the class folders"))
             continue
         if entry.is_symlink() and resolved.is_relative_to(Path(entry.path).resolve()):
-            listing.skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
+            skipped.append((entry.name, "a symbolic link that leads back to the folder it is in"))
             continue
         folders.append(entry.name)
     return folders
 
 
-def _list_class(root: Path, folder: str, label: int, listing: _Listing) -> None:
+def _images_in(root: Path, folder: str, skipped: list[tuple[str, str]]) -> list[str]:
     images = []
     for entry in _visible(root / folder):
         relative = f"{folder}/{entry.name}"
@@ -121,14 +100,8 @@ def _list_class(root: Path, folder: str, label: int, listing: _Listing) -> None:
         elif is_image_name(entry.name):
             images.append(relative)
         else:
-            listing.skipped.append((relative, "not the name of an image file"))
-    for file in look_at_files(str(root), images):
-        if file.problem is not None:
-            listing.skipped.append((file.path, file.problem))
-            continue
-        listing.paths.append(file.path)
-        listing.identities.append(file.identity)
-        listing.labels.append(label)
+            skipped.append((relative, "not the name of an image file"))
+    return images
 
 
 def _too_deep(root: Path, folder: str) -> str:
@@ -163,10 +136,3 @@ def describe(folder: Path) -> str:
             more = ", …" if len(names) > SHOWN else ""
             parts.append(f"{len(names):,} {kind}{'s' * (len(names) > 1)} ({', '.join(names[:SHOWN])}{more})")
     return " and ".join(parts) or "nothing"
-
-
-def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
-    """Say which files a strict opener refuses."""
-    shown = "; ".join(f"{name}: {reason}" for name, reason in skipped[:SHOWN])
-    more = f"; and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
-    return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"

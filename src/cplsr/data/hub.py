@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -23,20 +24,12 @@ from cplsr.errors import InputError, first_line
 LABEL_COLUMNS = ("label", "labels", "class", "fine_label", "target", "wnid")
 
 
-@final
-@dataclass(frozen=True)
-class RowReader:
-    """The image column of a data set, still encoded: rows are memory-mapped, not loaded."""
-
-    rows: Any
-    column: str
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        cell = self.rows[index][self.column]
-        if cell is None:
-            raise UnreadableImageError("no image in this row")
-        return read_image(cell["path"] if cell["bytes"] is None else cell["bytes"])
+def _read_row(rows: Any, column: str, index: int) -> Image.Image:
+    """An image of a data set; it is encoded in the column, and rows are memory-mapped, not loaded."""
+    cell = rows[index][column]
+    if cell is None:
+        raise UnreadableImageError("no image in this row")
+    return read_image(cell["path"] if cell["bytes"] is None else cell["bytes"])
 
 
 @final
@@ -60,25 +53,42 @@ class Address:
         return cls(repository, config or None, split or None, label or None)
 
 
-def open_hub(address: str, *, split: str | None = None) -> Domain:
-    """Open a data set of the hub, or of its local cache when offline.
+@final
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of the `datasets` library, found but not opened.
 
-    Args:
-        address: `user/name[:config][@split][#label column]`.
-        split: takes precedence over the split in `address`; default: the only split, or `train`.
-
-    Raises:
-        InputError: the data set cannot be opened, or has no such split or column.
+    Attributes:
+        source: where it is, for messages.
+        splits: names of its parts.
+        rows: gives the rows of a part, a hash of its files, and what reports call it.
+        label: the column of labels; default: the one of type `ClassLabel`, or one with a usual name.
     """
-    parts = Address.parse(address)
-    name = parts.repository.rsplit("/", 1)[-1]
-    return _open_builder(parts.repository, parts.config, split or parts.split, parts.label, name)
+
+    source: str
+    splits: tuple[str, ...]
+    rows: Callable[[str], tuple[Any, str, str]]
+    label: str | None = None
+
+    def open(self, split: str | None = None) -> Domain:
+        """Open a part; default: the only one, or `train`.
+
+        Raises:
+            InputError: there is no such part or no such column.
+        """
+        rows, version, name = self.rows(_choose_split(self.source, self.splits, split))
+        return _domain(rows, version, self.label, name)
 
 
-def splits_of_hub(address: str) -> list[str]:
-    """Names of the splits of a data set on the hub."""
+def open_hub(address: str, *, split: str | None = None) -> Domain:
+    """Open a data set of the hub by its `Address`; `split` takes precedence over the one in it."""
+    return find_on_hub(address).open(split or Address.parse(address).split)
+
+
+def find_on_hub(address: str) -> DataSet:
+    """Find a data set on the hub, or in its local cache when offline, by its `Address`."""
     parts = Address.parse(address)
-    return list(_prepare(parts.repository, parts.config).info.splits)
+    return _prepared(parts.repository, parts.config, parts.label, parts.repository.rsplit("/", 1)[-1])
 
 
 def is_saved_data_set(folder: Path) -> bool:
@@ -92,37 +102,18 @@ def _was_saved_to_disk(folder: Path) -> bool:
     return any((folder / mark).is_file() for mark in ("dataset_dict.json", "state.json"))
 
 
-def splits_of_saved(folder: Path) -> list[str]:
-    """Names of the splits of a folder of parquet files or of one that `datasets.save_to_disk` has written."""
+def find_saved(folder: Path) -> DataSet:
+    """Find a data set in a folder of parquet files, or in one that `datasets.save_to_disk` has written."""
     if not _was_saved_to_disk(folder):
-        return list(_prepare(str(folder), None).info.splits)
-    datasets = _import_datasets()
+        return _prepared(str(folder), None, None, folder.resolve().name)
     saved = _load_saved(folder)
-    return list(saved) if isinstance(saved, datasets.DatasetDict) else ["train"]
+    if isinstance(saved, _import_datasets().DatasetDict):
+        return DataSet(str(folder), tuple(saved), lambda split: _stored(saved[split], folder / split))
+    return DataSet(str(folder), ("train",), lambda split: _stored(saved, folder))
 
 
-def open_saved(folder: Path, *, split: str | None = None, label: str | None = None) -> Domain:
-    """Open a folder of parquet files, or one that `datasets.save_to_disk` has written.
-
-    Args:
-        folder: the folder.
-        split: the part to open; default: the only one, or `train`.
-        label: the column of labels; default: the one of type `ClassLabel`, or one with a usual name.
-
-    Raises:
-        InputError: the folder is damaged, or has no such split or column.
-    """
-    if not _was_saved_to_disk(folder):
-        return _open_builder(str(folder), None, split, label, folder.resolve().name)
-    datasets = _import_datasets()
-    saved = _load_saved(folder)
-    if isinstance(saved, datasets.DatasetDict):
-        split = _choose_split(str(folder), list(saved), split)
-        saved, folder = saved[split], folder / split
-    elif split not in (None, "train"):
-        raise InputError(f"{folder} has no splits, but split {split!r} was asked for: leave it out")
-    files = sorted(folder.glob("*.arrow"))
-    return _domain(saved, _files_hash(map(str, files), folder), label, folder.resolve().name)
+def _stored(rows: Any, folder: Path) -> tuple[Any, str, str]:
+    return rows, _files_hash(map(str, sorted(folder.glob("*.arrow"))), folder), folder.resolve().name
 
 
 def _load_saved(folder: Path) -> Any:
@@ -155,8 +146,8 @@ def _silent_unless_watched(datasets: Any) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _prepare(path: str, config: str | None) -> Any:
-    """The data set's builder with its files downloaded and converted, which `datasets` does only once."""
+def _prepared(path: str, config: str | None, label: str | None, name: str) -> DataSet:
+    """The data set with its files downloaded and converted, which `datasets` does only once."""
     datasets = _import_datasets()
     try:
         with _silent_unless_watched(datasets):
@@ -165,16 +156,13 @@ def _prepare(path: str, config: str | None) -> Any:
     except Exception as error:  # files, network and formats: the library lets through what each of them raises
         hint = "downloads are switched off by HF_HUB_OFFLINE" if is_offline() else "check the name and the connection"
         raise InputError(f"data set {path} cannot be opened ({first_line(error)}): {hint}") from error
-    return builder
 
+    def rows(split: str) -> tuple[Any, str, str]:
+        files = (builder.config.data_files or {}).get(split, [path, str(config), str(builder.hash)])
+        root = Path(path) if Path(path).is_dir() else None
+        return builder.as_dataset(split=split), _files_hash(files, root), name
 
-def _open_builder(path: str, config: str | None, split: str | None, label: str | None, name: str) -> Domain:
-    builder = _prepare(path, config)
-    split = _choose_split(path, list(builder.info.splits), split)
-    files = builder.config.data_files or {}
-    root = Path(path) if Path(path).is_dir() else None
-    version = _files_hash(files.get(split, [path, str(config), str(builder.hash)]), root)
-    return _domain(builder.as_dataset(split=split), version, label, name)
+    return DataSet(path, tuple(builder.info.splits), rows, label)
 
 
 def _choose_split(source: str, available: Sequence[str], wanted: str | None) -> str:
@@ -213,14 +201,15 @@ def _domain(rows: Any, version: str, label: str | None, name: str) -> Domain:
         raise InputError(
             f"{name} has {len(images)} image columns among {', '.join(features)}: give a data set with exactly one"
         )
-    label = _label_column(features, label, name, datasets)
-    classes, labels = _labels(rows, label, name, datasets)
+    (image,) = images
+    encoded = rows.select_columns(images).cast_column(image, datasets.Image(decode=False))
+    classes, labels = _labels(rows, _label_column(features, label, name, datasets), name, datasets)
     return Domain(
         name=name,
         classes=classes,
         labels=labels,
         identities=tuple(f"{version}/{row}" for row in range(len(labels))),
-        reader=RowReader(rows.select_columns(images).cast_column(images[0], datasets.Image(decode=False)), images[0]),
+        reader=partial(_read_row, encoded, image),
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
 from cplsr.data.domain import Domain
-from cplsr.data.folder import skipped_message
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader
 from cplsr.errors import InputError
@@ -19,11 +17,10 @@ from cplsr.errors import InputError
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "target")
 GROUP_COLUMNS = ("group", "patient", "subject")
+SHOWN = 5
 
 
-@final
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One image of a table: its path relative to the domain's root, its class and what else it belongs to."""
 
     path: str
@@ -49,7 +46,7 @@ def open_listing(table: Path | str, *, name: str | None = None, strict: bool = F
 
 
 def domain_from_rows(
-    rows: Iterable[Row], root: Path, *, name: str, classes: Sequence[str], strict: bool = False
+    rows: Sequence[Row], root: Path, *, name: str, classes: Sequence[str], strict: bool = False
 ) -> Domain:
     """Make a domain of the images of `rows` that exist under `root`; the others are skipped.
 
@@ -57,16 +54,9 @@ def domain_from_rows(
         InputError: none of the images exists, or one does not and `strict` is set.
     """
     number = {label: position for position, label in enumerate(classes)}
-    kept: list[Row] = []
-    identities: list[str] = []
-    skipped: list[tuple[str, str]] = []
-    rows = list(rows)
-    for row, file in zip(rows, look_at_files(str(root), [row.path for row in rows]), strict=True):
-        if file.problem is not None:
-            skipped.append((row.path, file.problem))
-            continue
-        kept.append(row)
-        identities.append(file.identity)
+    files = look_at_files(str(root), [row.path for row in rows])
+    skipped = [(file.path, file.problem) for file in files if file.problem is not None]
+    kept = [row for row, file in zip(rows, files, strict=True) if file.problem is None]
     if not kept:
         shown = "; ".join(f"{path}: {reason}" for path, reason in skipped[:3]) or "it has no rows"
         raise InputError(f"none of the images that {name} lists can be found under {root} ({shown})")
@@ -77,11 +67,18 @@ def domain_from_rows(
         name=name,
         classes=tuple(classes),
         labels=np.array([number[row.label] for row in kept], dtype=np.int64),
-        identities=tuple(identities),
+        identities=tuple(file.identity for file in files if file.problem is None),
         reader=FileReader(str(root), tuple(row.path for row in kept)),
         groups=np.array([row.group for row in kept]) if grouped else None,
         skipped=tuple(skipped),
     )
+
+
+def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
+    """Say which files a strict opener refuses."""
+    shown = "; ".join(f"{name}: {reason}" for name, reason in skipped[:SHOWN])
+    more = f"; and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
+    return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"
 
 
 def _read_rows(table: Path) -> list[Row]:

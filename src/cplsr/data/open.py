@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,9 +30,6 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
         split: the part to open, if the source has parts; for a folder, the folder below it.
         strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
 
-    Returns:
-        The images with their labels.
-
     Raises:
         InputError: there is nothing of that name, or what is there has another layout.
 
@@ -54,7 +52,10 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
 
         return open_hub(rest, split=split)
     if kind == "procedural" and colon:
-        return _open_procedural(rest, split)
+        from cplsr.data.rendered import open_procedural
+
+        name, _, suffix = rest.partition("@")
+        return open_procedural(name, split=split or suffix or None)
     if colon and not Path(source).exists():
         return _open_catalog(source, kind, rest, split, strict)
     return _open_path(Path(source).expanduser(), split, strict)
@@ -81,7 +82,7 @@ def open_targets(sources: Iterable[tuple[str | None, str]], *, strict: bool = Fa
 
 
 def _open_path(path: Path, split: str | None, strict: bool) -> Domain:
-    from cplsr.data.hub import is_saved_data_set, open_saved
+    from cplsr.data.hub import find_saved, is_saved_data_set
 
     if not path.exists():
         raise InputError(f"{path} does not exist: give {FORMS}")
@@ -93,20 +94,13 @@ def _open_path(path: Path, split: str | None, strict: bool) -> Domain:
         _refuse_split(path, split)
         return open_listing(path, strict=strict)
     if is_saved_data_set(path):
-        return open_saved(path, split=split)
+        return find_saved(path).open(split)
     return open_folder(path / split if split else path, strict=strict)
 
 
 def _refuse_split(source: str | Path, split: str | None) -> None:
     if split is not None:
         raise InputError(f"{source} has no splits, but split {split!r} was asked for: leave it out")
-
-
-def _open_procedural(name: str, split: str | None) -> Domain:
-    from cplsr.data.rendered import open_procedural
-
-    name, _, suffix = name.partition("@")
-    return open_procedural(name, split=split or suffix or None)
 
 
 def _open_catalog(source: str, name: str, root: str, split: str | None, strict: bool) -> Domain:
@@ -121,11 +115,10 @@ def _open_catalog(source: str, name: str, root: str, split: str | None, strict: 
         stem, at, suffix = root.rpartition("@")
         if at and suffix in entry.splits:
             root, split = stem, split or suffix
-    elif split is not None:
+    else:
         _refuse_split(source, split)
-    domain = entry.open(root, split or entry.default_split, strict)
-    if entry.splits and (split or entry.default_split) == "train":
-        from dataclasses import replace
-
+    split = split or entry.default_split
+    domain = entry.open(root, split, strict)
+    if split == "train":
         return replace(domain, validation=partial(open_domain, f"{name}:{root}", split="val", strict=strict))
     return domain

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import final
 
 from PIL import Image
 
@@ -14,16 +12,8 @@ from cplsr.data.domain import Domain
 from cplsr.data.procedural import DOMAINS, ProceduralDomain, make_domain
 
 
-@final
-@dataclass(frozen=True)
-class RenderedReader:
-    """Draws image number i; picklable to a few bytes."""
-
-    pictures: ProceduralDomain
-
-    def __call__(self, index: int) -> Image.Image:
-        """Draw image number `index`."""
-        return Image.fromarray(self.pictures.render(index))
+def _draw(pictures: ProceduralDomain, index: int) -> Image.Image:
+    return Image.fromarray(pictures.render(index))
 
 
 def open_procedural(name: str, *, split: str | None = None, seed: int = 0) -> Domain:
@@ -49,7 +39,7 @@ def open_procedural(name: str, *, split: str | None = None, seed: int = 0) -> Do
         identities=tuple(
             f"{name}/{label}/{number}?{seed}-{_code_version()}" for label in classes for number in numbers
         ),
-        reader=RenderedReader(pictures),
+        reader=partial(_draw, pictures),
         validation=partial(open_procedural, name, split="val", seed=seed) if has_validation else None,
     )
 

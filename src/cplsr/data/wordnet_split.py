@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cplsr.data.domain import Domain
 from cplsr.data.folder import describe, open_folder, subfolders
-from cplsr.data.hub import Address, is_saved_data_set, open_hub, open_saved, splits_of_hub, splits_of_saved
+from cplsr.data.hub import Address, find_on_hub, find_saved, is_saved_data_set
 from cplsr.data.listing import Row, domain_from_rows
 from cplsr.errors import InputError
 
@@ -98,14 +98,14 @@ def _open_data_set(name: str, source: str | Path, split: str, wanted: tuple[str,
         address = source.removeprefix("hf:")
         if name == "mini-imagenet" and Address.parse(address).repository.lower() == "timm/mini-imagenet":
             raise InputError(_split_by_image(name, source, "train", split))
-        available = splits_of_hub(address)
+        data_set = find_on_hub(address)
     else:
-        available = splits_of_saved(source)
-    chosen = _matching_split(name, source, split, available)
-    domain = open_hub(address, split=chosen) if isinstance(source, str) else open_saved(source, split=chosen)
+        data_set = find_saved(source)
+    chosen = _matching_split(name, source, split, data_set.splits)
+    domain = data_set.open(chosen)
     present = set(domain.classes)
     foreign = {other: present & set(class_list(name, other)) for other in SPLITS if other != split}
-    if len(available) > 1 and any(foreign.values()):
+    if len(data_set.splits) > 1 and any(foreign.values()):
         raise InputError(_split_by_image(name, source, chosen, split))
     kept = [wnid for wnid in wanted if wnid in present]
     if not kept:

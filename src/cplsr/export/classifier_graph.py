@@ -23,9 +23,6 @@ def export_classifier(
         path: the file to write; nothing is overwritten.
         backbone: where its backbone is now, if it has moved.
         raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
-
-    Returns:
-        The path, whether an adapter was folded in, and how far the results differ.
     """
     classifier = FewShotClassifier.load(folder, backbone=backbone, device="cpu")
     return export_onnx(classifier.backbone_, path, raw_pixels=raw_pixels, head=head_of(classifier.head_))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cplsr.errors import InputError
+from cplsr.files import check_writable
 
 
 def check_free_folder(path: Path) -> None:
@@ -13,7 +14,7 @@ def check_free_folder(path: Path) -> None:
     Raises:
         InputError: something is there, or a file stands where a parent folder is needed.
     """
-    _check_parent(path)
+    check_writable(path)
     if path.is_dir():
         if any(path.iterdir()):
             raise InputError(f"the folder {path} is not empty, and nothing is overwritten: give another one")
@@ -27,7 +28,7 @@ def check_free_file(path: Path, suffix: str) -> None:
     Raises:
         InputError: something is there, the name does not end in `suffix`, or a parent folder is a file.
     """
-    _check_parent(path)
+    check_writable(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; a file was wanted: give {path / ('model' + suffix)}")
     if path.suffix != suffix:
@@ -45,9 +46,3 @@ def check_free_checkpoint(path: Path) -> None:
     """Check that a checkpoint and its JSON file can be written at `path`, as `check_free_file` does."""
     check_free_file(path, ".safetensors")
     check_free_file(sidecar_of(path), ".json")
-
-
-def _check_parent(path: Path) -> None:
-    existing = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    if existing is not None and not existing.is_dir():
-        raise InputError(f"{path} cannot be written because {existing} is a file, not a folder: give another path")

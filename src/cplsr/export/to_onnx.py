@@ -72,9 +72,6 @@ def export_onnx(
         raw_pixels: the input is `uint8`, and the graph normalizes it; otherwise it is normalized floats.
         head: makes the output `probabilities` of its classes instead.
 
-    Returns:
-        The path, whether an adapter was folded in, and how far the results differ.
-
     Raises:
         InputError: the path is taken, a library is missing, or the model cannot be written or differs too much.
     """
@@ -103,11 +100,8 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
     """Collect what a user of the graph has to know, each entry as JSON: colors, sizes, classes, origin."""
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
-        "mean": list(source.mean),
-        "std": list(source.std),
-        "image_size": source.image_size,
+        **{name: getattr(source, name) for name in ("mean", "std", "image_size", "pooling")},
         "resize_to": int(RESIZE_FACTOR * source.image_size),
-        "pooling": source.pooling,
         **origin(source),
     }
     if head is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -25,13 +24,6 @@ TOLERANCE = 1e-4
 """Looser than rounding: the key names carry no layer_norm_eps, and readers take 1e-6 where some models have 1e-12."""
 
 _FAMILIES = ("vit", "vit_msn", "deit", "dinov2", "dinov2_with_registers")
-_AS_IN_VIT = (
-    ("encoder.layer.", "layers."),
-    (".norm1.", ".layernorm_before."),
-    (".norm2.", ".layernorm_after."),
-    (".layer_scale1.lambda1", ".ls1.gamma"),
-    (".layer_scale2.lambda1", ".ls2.gamma"),
-)
 
 
 def export_timm(backbone: Backbone, path: str | Path) -> Exported:
@@ -43,9 +35,6 @@ def export_timm(backbone: Backbone, path: str | Path) -> Exported:
     Args:
         backbone: what to export; an adapter is folded into the weights.
         path: the file to write; nothing is overwritten.
-
-    Returns:
-        The path, whether an adapter was folded in, and how far the results differ.
 
     Raises:
         InputError: the path is taken, the adapter cannot be folded in, or timm has no such model.
@@ -85,8 +74,7 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
         )
     if getattr(config, "use_swiglu_ffn", False):
         raise InputError(f"{plain.source!r} has gated MLPs, which these key names do not cover: give --to transformers")
-    state = {_as_in_vit(name): tensor for name, tensor in plain.model.state_dict().items()}
-    tensors = to_checkpoint_keys(state)
+    tensors = to_checkpoint_keys(plain.model.state_dict())
     if config.model_type == "dinov2_with_registers":
         # timm gives positions to patches alone here; the class token's is added to the class token: the same sum.
         positions = tensors["pos_embed"]
@@ -95,26 +83,10 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
 
 
-def _as_in_vit(name: str) -> str:
-    if re.match(r"encoder\.layer\.\d+\.", name):
-        for old, new in _AS_IN_VIT:
-            name = name.replace(old, new, 1)
-    return name
-
-
 def _architecture(plain: Backbone) -> dict[str, Any]:
     config: Any = plain.model.config
-    return {
-        "heads": plain.heads,
-        "mean": list(plain.mean),
-        "std": list(plain.std),
-        "image_size": plain.image_size,
-        "patch_size": plain.patch_size,
-        "dim": plain.dim,
-        "layers": plain.layers,
-        "layer_norm_eps": config.layer_norm_eps,
-        "pooling": plain.pooling,
-    }
+    names = ("heads", "mean", "std", "image_size", "patch_size", "dim", "layers", "pooling")
+    return {**{name: getattr(plain, name) for name in names}, "layer_norm_eps": config.layer_norm_eps}
 
 
 def _compare(file: Path, source: Backbone) -> float:

@@ -32,9 +32,6 @@ def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
         backbone: what to export; an adapter is folded into the weights.
         path: the folder to write; nothing is overwritten.
 
-    Returns:
-        The path, whether an adapter was folded in, and how far the results differ.
-
     Raises:
         InputError: the path is taken, or the adapter cannot be folded in.
     """

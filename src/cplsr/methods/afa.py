@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -11,11 +11,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, layer_norm, so
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
-from cplsr.methods.gradient_reversal import reverse_gradient
-from cplsr.methods.gram import gram_difference
-from cplsr.methods.style import stages
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.methods.base import Method, prototype_logits, prototype_loss
+from cplsr.methods.fwt import transform
+from cplsr.methods.style import Tokens, stages
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 HIDDEN = 100
 """Width of the discriminator's hidden layer."""
@@ -53,8 +52,6 @@ class AdversarialAugmentation(Objective):
         self.options = {"scale": scale, "shift": shift, "domain": domain, "gram": gram, "temperature": temperature}
         self.start = (scale, shift)
         self.domain, self.gram, self.temperature = domain, gram, temperature
-        self.layers: tuple[int, ...] = ()
-        self.prefix = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """The noise of every stage, and the discriminator."""
@@ -65,9 +62,7 @@ class AdversarialAugmentation(Objective):
         self.scale, self.shift = (nn.Parameter(torch.full(shape, value)) for value in self.start)
         self.discriminator = discriminator(backbone.embedding_dim, torch.Generator().manual_seed(0))
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Both episodes, the discriminator, and the Gram difference averaged over the stages."""
         differences: list[Tensor] = []
 
@@ -91,19 +86,15 @@ class AdversarialAugmentation(Objective):
 
 
 def augment(
-    tokens: Float[Tensor, "batch tokens dim"],
-    scale: Float[Tensor, "dim"],
-    shift: Float[Tensor, "dim"],
-    generator: torch.Generator,
-) -> Float[Tensor, "batch tokens dim"]:
+    tokens: Tokens, scale: Float[Tensor, "dim"], shift: Float[Tensor, "dim"], generator: torch.Generator
+) -> Tokens:
     """γ z + β with γ ~ N(1, softplus(scale)) and β ~ N(0, softplus(shift)), which learn the opposite of the rest.
 
     A reversal before the noise and another behind it, as published, is one at its parameters: the tokens' gradient is
     turned twice, that of the parameters once.
     """
-    noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
-    gamma = 1 + softplus(reverse_gradient(scale)) * noise[0]
-    return gamma * tokens + softplus(reverse_gradient(shift)) * noise[1]
+    scale, shift = (softplus(reverse_gradient(part)) for part in (scale, shift))
+    return transform(tokens, scale, shift, generator)
 
 
 def discriminator(dim: int, generator: torch.Generator) -> nn.Sequential:
@@ -124,11 +115,37 @@ def domain_loss(
     return binary_cross_entropy_with_logits(guesses, truth)
 
 
-METHOD = Method(
-    name="afa",
-    reference="Hu & Ma, ECCV 2022",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=AdversarialAugmentation,
-)
+class _Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
+
+
+def reverse_gradient(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """`x` itself; its gradient changes its sign (Ganin & Lempitsky, ICML 2015).
+
+    Whatever minimizes a loss behind it is trained against whatever produced `x`: both with one backward pass.
+    """
+    return _Reversal.apply(x)
+
+
+def gram(features: Float[Tensor, "batch positions channels"]) -> Float[Tensor, "batch channels channels"]:
+    """FᵀF, averaged over the positions."""
+    return features.transpose(1, 2) @ features / features.shape[1]
+
+
+def gram_difference(
+    first: Float[Tensor, "batch positions channels"], second: Float[Tensor, "batch positions channels"]
+) -> Float[Tensor, ""]:
+    """¼ of the mean squared difference of two images' Gram matrices, averaged over the batch.
+
+    That is Σ(G − G')² / (4 N² M²) for N channels and M positions with sums as entries (Gatys et al., CVPR 2016).
+    """
+    return (gram(first) - gram(second)).square().mean() / 4
+
+
+METHOD = Method("afa", "Hu & Ma, ECCV 2022", AdversarialAugmentation)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
+from msgspec import Meta
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.ascent import ascend, pixel_rate
 from cplsr.methods.augment import random_convolution
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.methods.base import Method, Share, Size, Temperature, Times, prototype_logits, prototype_loss
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SIZES = (1, 3, 5, 7, 11, 15)
 """Sides of the random kernels."""
@@ -27,39 +27,52 @@ backbone; at four times the rate hardly any query is classified rightly.
 """
 
 
-@dataclass(frozen=True)
-class Adversary:
-    """How a task is made harder.
+LEVELS = 255
+"""Steps from black to white in a pixel: the unit of a rate that a user gives."""
 
-    A random convolution with probability `chance`, its side one of `sizes`; and `steps` of gradient ascent, each as
-    long as `rate` pixel levels (root mean square over an image).
-    """
 
-    chance: float
-    sizes: tuple[int, ...]
-    steps: int
-    rate: float
+@dataclass(eq=False)
+class Adversary(Objective):
+    """An objective that makes tasks harder."""
+
+    chance: Share = 0.5
+    """Probability of a random convolution."""
+    sizes: Annotated[tuple[int, ...], Meta(min_length=1)] = SIZES
+    """Sides that its kernel may have."""
+    steps: Times = 5
+    """Steps of gradient ascent."""
+    rate: Size = RATE
+    """Pixel levels that a step moves an image by (root mean square over its pixels)."""
+    temperature: Temperature = 20.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done."""
-        if not 0 <= self.chance <= 1:
-            raise InputError(f"the option chance is {self.chance}: give a probability from 0 to 1")
-        if not self.sizes or any(size < 1 or size % 2 == 0 for size in self.sizes):
-            raise InputError(f"the option sizes is {list(self.sizes)}: give odd numbers, kernels have a center")
-        for name, value in (("steps", self.steps), ("rate", self.rate)):
-            if not 0 <= value < float("inf"):
-                raise InputError(f"the option {name} is {value}: give a number that is not negative")
+        """Check the options."""
+        super().__post_init__()
+        if any(size < 1 or size % 2 == 0 for size in self.sizes):
+            raise InputError(f"sizes is {list(self.sizes)}: give odd numbers, kernels have a center")
 
-    def options(self) -> dict[str, Any]:
-        """By name, as a recipe has them."""
-        return {"chance": self.chance, "sizes": list(self.sizes), "steps": self.steps, "rate": self.rate}
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """How pixels become what the backbone takes, the length of a step there, and which tokens are patches."""
+        self.normalize, self.patches = backbone.normalize, backbone.patches
+        self.step = pixel_rate(self.rate, backbone.std).to(backbone.device)
 
     def convolves(self, generator: torch.Generator) -> bool:
         """Whether the next task is convolved."""
         return torch.rand((), generator=generator).item() < self.chance
 
+    def ascend(
+        self, embed: Embed, episode: TrainingEpisode, images: Float[Tensor, "images 3 size size"]
+    ) -> Float[Tensor, "images 3 size size"]:
+        """Support and query images of an episode moved to where its prototype loss is higher."""
 
-class AdversarialTasks(Objective):
+        def loss(moved: Tensor) -> Tensor:
+            return prototype_loss(episode, prototype_logits(episode, embed(moved), self.temperature))[0]
+
+        return ascend(images, loss, steps=self.steps, rate=self.step)
+
+
+@dataclass(eq=False)
+class AdversarialTasks(Adversary):
     """Training on tasks that were made hard for the network as it is.
 
     Wang and Deng, "Cross-Domain Few-Shot Classification via Adversarial Task Augmentation", IJCAI 2021. The worst task
@@ -76,65 +89,56 @@ class AdversarialTasks(Objective):
 
     name: ClassVar[str] = "ata"
 
-    def __init__(
-        self,
-        *,
-        chance: float = 0.5,
-        sizes: Sequence[int] = SIZES,
-        steps: int = 5,
-        rate: float = RATE,
-        temperature: float = 20.0,
-    ) -> None:
-        super().__init__()
-        self.adversary = Adversary(chance, tuple(sizes), steps, rate)
-        self.options = {**self.adversary.options(), "temperature": temperature}
-        self.temperature = temperature
-        self.normalize: Callable[[Tensor], Tensor]
-        self.step: Tensor
-
-    def prepare(self, backbone: Backbone, classes: int) -> None:
-        """How pixels become what the backbone takes, and the length of a step there."""
-        self.normalize = backbone.normalize
-        self.step = pixel_rate(self.adversary.rate, backbone.std).to(backbone.device)
-
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the hardened episode."""
         logits = prototype_logits(episode, embed(self.harden(embed, episode)), self.temperature)
         return prototype_loss(episode, logits)
 
     def harden(self, embed: Embed, episode: TrainingEpisode) -> Float[Tensor, "images 3 size size"]:
         """The episode's images, normalized, sometimes convolved, and moved up the loss."""
-        adversary = self.adversary
         images = self.normalize(episode.images)
-        if adversary.convolves(episode.generator):
-            images = random_convolution(images, adversary.sizes, episode.generator)
-        return ascend_task(embed, episode, images, temperature=self.temperature, steps=adversary.steps, rate=self.step)
+        if self.convolves(episode.generator):
+            images = random_convolution(images, self.sizes, episode.generator)
+        return self.ascend(embed, episode, images)
 
 
-def ascend_task(
-    embed: Embed,
-    episode: TrainingEpisode,
-    images: Float[Tensor, "images 3 size size"],
+def ascend(
+    inputs: Float[Tensor, "batch *shape"],
+    loss: Callable[[Tensor], Tensor],
     *,
-    temperature: float,
     steps: int,
-    rate: Float[Tensor, "3 1 1"],
-) -> Float[Tensor, "images 3 size size"]:
-    """Support and query images of an episode moved to where its prototype loss is higher."""
+    rate: float | Tensor,
+) -> Float[Tensor, "batch *shape"]:
+    """Move x ← x + rate · `direction`(∂loss/∂x) `steps` times; no gradient flows into the result or parameters."""
+    moved = inputs.detach()
+    for _ in range(steps):
+        moved.requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(loss(moved), moved)
+        moved = (moved.detach() + rate * direction(gradient)).detach()
+    return moved
 
-    def loss(moved: Tensor) -> Tensor:
-        return prototype_loss(episode, prototype_logits(episode, embed(moved), temperature))[0]
 
-    return ascend(images, loss, steps=steps, rate=rate)
+def direction(gradient: Float[Tensor, "batch *shape"]) -> Float[Tensor, "batch *shape"]:
+    """Each input's gradient scaled to a root mean square of one; a gradient of zero stays zero.
+
+    Images that are told apart well have tiny gradients under a cosine head with a temperature, those near a boundary
+    large ones: scaled one by one, a step moves every image equally far.
+    """
+    rows = gradient.flatten(1)
+    # By the largest entry first, since the squares of small numbers vanish.
+    rows = rows / _or_one(rows.abs().amax(dim=1, keepdim=True))
+    rows = rows / _or_one(rows.square().mean(dim=1, keepdim=True).sqrt())
+    return rows.view_as(gradient)
 
 
-METHOD = Method(
-    name="ata",
-    reference="Wang and Deng, IJCAI 2021",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=AdversarialTasks,
-)
+def pixel_rate(levels: float, std: tuple[float, float, float]) -> Float[Tensor, "3 1 1"]:
+    """A rate in pixel levels (0 to 255) as one for images that were divided by the channels' `std`."""
+    return levels / LEVELS / torch.tensor(std).view(3, 1, 1)
+
+
+def _or_one(sizes: Tensor) -> Tensor:
+    return torch.where(sizes > 0, sizes, 1)
+
+
+METHOD = Method("ata", "Wang and Deng, IJCAI 2021", AdversarialTasks)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
+from cplsr.declared import above, between
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.training.objective import Objective, TrainingEpisode
+from cplsr.training.objective import Loss, Objective, TrainingEpisode
 
 BACKBONE_SETTINGS = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
 """What the published methods start from: slow training of the whole backbone, on plain episodes."""
+
+Share = Annotated[float, between(0, 1)]
+"""A probability, or a part of a whole."""
+Size = Annotated[float, between(0, 1_000_000)]
+"""A number that is not negative."""
+Times = Annotated[int, between(0, 1_000_000)]
+"""How often."""
+Temperature = Annotated[float, above(0, 10_000)]
+"""Factor of the cosines."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +35,20 @@ class Method:
     Attributes:
         name: As on the command line.
         reference: Where it was published.
+        objective: Makes the loss of a base episode from options; `None`: CPLSR's own.
+        adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
         trains: `backbone` or `adapter`, what it trains unless something else is asked for.
         sees: Which images it may look at in training, in words, for the column of the table.
         settings: Training settings to start from where the user gives none.
-        objective: Makes the loss of a base episode from options; `None`: nothing is trained.
-        adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
     """
 
     name: str
     reference: str
-    trains: str
-    sees: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    objective: Callable[..., Objective] | None = None
-    adaptation: Callable[..., Adaptation] | None = None
+    objective: type[Objective] | None
+    adaptation: type[Adaptation] | None = None
+    trains: str = "backbone"
+    sees: str = "base images and labels"
+    settings: Mapping[str, Any] = field(default_factory=lambda: BACKBONE_SETTINGS)
 
 
 def prototype_logits(
@@ -49,9 +59,7 @@ def prototype_logits(
     return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
 
 
-def prototype_loss(
-    episode: TrainingEpisode, logits: Float[Tensor, "queries way"]
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def prototype_loss(episode: TrainingEpisode, logits: Float[Tensor, "queries way"]) -> Loss:
     """Cross-entropy of the queries, and their accuracy."""
     way, each = episode.pixels.shape[:2]
     targets = query_targets(way, each - episode.shot).to(logits.device)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cplsr.backbones.backbone import Backbone
-from cplsr.errors import InputError
-from cplsr.methods.ascent import pixel_rate
-from cplsr.methods.ata import RATE, SIZES, Adversary, ascend_task
+from cplsr.methods.ata import Adversary
 from cplsr.methods.augment import random_convolution
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, Size, agreement, prototype_logits, prototype_loss
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
-
-PLACES = ("tokens", "pixels")
+from cplsr.training.objective import Embed, Loss, TrainingEpisode
 
 
-class FrequencyPrompts(Objective):
+@dataclass(eq=False)
+class FrequencyPrompts(Adversary):
     """An episode beside two copies without its fine detail, all three made hard, the copies led by the original.
 
     Zhang et al., "Exploring Cross-Domain Few-Shot Classification via Frequency-Aware Prompting", IJCAI 2024, on top of
@@ -40,42 +36,11 @@ class FrequencyPrompts(Objective):
 
     name: ClassVar[str] = "fap"
 
-    def __init__(
-        self,
-        *,
-        attention: str = "tokens",
-        noise: float = 1.0,
-        chance: float = 0.5,
-        sizes: Sequence[int] = SIZES,
-        steps: int = 5,
-        rate: float = RATE,
-        temperature: float = 20.0,
-    ) -> None:
-        super().__init__()
-        if attention not in PLACES:
-            raise InputError(f"the option attention of 'fap' is {attention!r}: give {' or '.join(PLACES)}")
-        if not 0 <= noise < float("inf"):
-            raise InputError(f"the option noise of 'fap' is {noise}: give a standard deviation, not negative")
-        self.adversary = Adversary(chance, tuple(sizes), steps, rate)
-        self.options = {
-            "attention": attention,
-            "noise": noise,
-            **self.adversary.options(),
-            "temperature": temperature,
-        }
-        self.attention, self.noise, self.temperature = attention, noise, temperature
-        self.normalize: Callable[[Tensor], Tensor]
-        self.step: Tensor
-        self.patches = 0
+    attention: Literal["tokens", "pixels"] = "tokens"
+    noise: Size = 1.0
+    """Standard deviation of the noise."""
 
-    def prepare(self, backbone: Backbone, classes: int) -> None:
-        """How pixels become what the backbone takes, the length of a step there, and which tokens are patches."""
-        self.normalize, self.patches = backbone.normalize, backbone.patches
-        self.step = pixel_rate(self.adversary.rate, backbone.std).to(backbone.device)
-
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Three episodes, and the agreement of the copies with the original."""
         images = self.harden(embed, episode)
         rows = embed(attend_to_first(images)) if self.attention == "pixels" else embed(images, self._attend)
@@ -87,18 +52,15 @@ class FrequencyPrompts(Objective):
 
     def harden(self, embed: Embed, episode: TrainingEpisode) -> Float[Tensor, "three_times_images 3 size size"]:
         """The original, the noisy and the smooth episode, one after the other, each made hard."""
-        adversary, generator = self.adversary, episode.generator
         images = self.normalize(episode.images)
-        batch = torch.cat([images, *without_detail(images, self.noise, generator)])
-        convolved = adversary.convolves(generator)
-        if convolved:
-            batch = random_convolution(batch, adversary.sizes, generator)
-        ascending = 1 if convolved else 3
+        batch = torch.cat([images, *without_detail(images, self.noise, episode.generator)])
+        ascending = 3
+        if self.convolves(episode.generator):
+            batch = random_convolution(batch, self.sizes, episode.generator)
+            ascending = 1
         episodes = list(batch.chunk(3))
         for number in range(ascending):
-            episodes[number] = ascend_task(
-                embed, episode, episodes[number], temperature=self.temperature, steps=adversary.steps, rate=self.step
-            )
+            episodes[number] = self.ascend(embed, episode, episodes[number])
         return torch.cat(episodes)
 
     def _attend(self, layer: int, tokens: Tensor) -> Tensor:
@@ -129,11 +91,4 @@ def attend_to_first(batch: Float[Tensor, "three_times_images *shape"]) -> Float[
     return torch.cat([original, *(mutual_attention(original, copy) / 2 for copy in copies)])
 
 
-METHOD = Method(
-    name="fap",
-    reference="Zhang et al., IJCAI 2024",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=FrequencyPrompts,
-)
+METHOD = Method("fap", "Zhang et al., IJCAI 2024", FrequencyPrompts)

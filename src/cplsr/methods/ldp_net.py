@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor
+from msgspec import Meta
+from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softmax
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
+from cplsr.declared import above, between
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
-from cplsr.methods.augment import color_jitter, flip, sometimes
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
-from cplsr.methods.crops import crop_boxes, cut
-from cplsr.methods.moving_average import MovingAverage
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.methods.augment import color_jitter, crop_boxes, cut, flip, sometimes
+from cplsr.methods.base import Method, Temperature, prototype_loss
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 JITTER = 0.4
 JITTER_CHANCE = 0.8
 """How much, and how often, the colors of a piece are changed."""
 
 
+Area = Annotated[float, above(0, 1)]
+
+
+@dataclass(eq=False)
 class LocalGlobalDistillation(Objective):
     """A query and small pieces of it are given to the same classes, and so are pieces of another query of its class.
 
@@ -44,41 +50,25 @@ class LocalGlobalDistillation(Objective):
 
     name: ClassVar[str] = "ldp_net"
 
-    def __init__(
-        self,
-        *,
-        crops: int = 6,
-        momentum: float = 0.998,
-        self_image: float = 1.0,
-        cross_image: float = 0.15,
-        share: Sequence[float] = (0.05, 0.14),
-        temperature: float = 20.0,
-    ) -> None:
-        super().__init__()
-        if crops < 1:
-            raise InputError(f"crops is {crops}: a query needs at least 1 piece")
-        if not 0 <= momentum < 1:
-            raise InputError(f"momentum is {momentum}: give a number from 0 up to, but not, 1")
-        if len(share) != 2 or not 0 < share[0] <= share[1] <= 1:
-            raise InputError(f"share is {list(share)}: give the smallest and the largest area of a piece, within 0..1")
-        self.options = {
-            "crops": crops,
-            "momentum": momentum,
-            "self_image": self_image,
-            "cross_image": cross_image,
-            "share": list(share),
-            "temperature": temperature,
-        }
-        self.crops, self.momentum, self.share = crops, momentum, (share[0], share[1])
-        self.self_image, self.cross_image, self.temperature = self_image, cross_image, temperature
+    crops: Annotated[int, between(1, 1000)] = 6
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.998
+    self_image: float = 1.0
+    cross_image: float = 0.15
+    share: tuple[Area, Area] = (0.05, 0.14)
+    """The smallest and the largest area of a piece."""
+    temperature: Temperature = 20.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.share[0] > self.share[1]:
+            raise InputError(f"share is {list(self.share)}: give the smallest and the largest area of a piece")
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """The local branch: a twin of what is trained."""
         self.local = MovingAverage(adapter_of(backbone).named_parameters(), self.momentum)
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss, and the distillation within an image and between two."""
         self.local.follow()
         queries = episode.pixels[:, episode.shot :]
@@ -122,11 +112,49 @@ def image_pairs(way: int, query: int, generator: torch.Generator) -> Tensor:
     return torch.rand(way, query, generator=generator).argsort(dim=1)[:, :2]
 
 
-METHOD = Method(
-    name="ldp_net",
-    reference="Zhou et al., CVPR 2023",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=LocalGlobalDistillation,
-)
+class MovingAverage(nn.Module):
+    """The exponential moving average of trained parameters: twin ← m · twin + (1 − m) · parameter after every step.
+
+    The twin is kept in buffers, so that it is stored and restored with the module that owns it; the parameters it
+    follows belong to somebody else, and are not parameters of this module.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], momentum: float) -> None:
+        super().__init__()
+        self.momentum = momentum
+        # In a tuple, so that torch does not take them for parameters of this module.
+        self._followed = tuple((name.replace(".", "/"), parameter) for name, parameter in parameters)
+        self._seen: tuple[int, ...] | None = None
+        for name, parameter in self._followed:
+            self.register_buffer(name, parameter.detach().clone())
+
+    def follow(self) -> None:
+        """Move the twin toward the parameters, once after each time they have changed.
+
+        Calling it at the start of every loss is thus right however many losses one optimizer step adds up: torch counts
+        how often a tensor was written to, and the twin moves only when the count did. The first call always moves it,
+        which changes nothing in a new run and is due in a resumed one, whose state was stored right after a step.
+        """
+        written = tuple(parameter._version for _, parameter in self._followed)
+        if written == self._seen:
+            return
+        self._seen = written
+        with torch.no_grad():
+            for name, parameter in self._followed:
+                self.get_buffer(name).lerp_(parameter, 1 - self.momentum)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The twin's values in place of the parameters', until the block ends. Nothing may be trained in it."""
+        own = [parameter.data for _, parameter in self._followed]
+        try:
+            with torch.no_grad():
+                for name, parameter in self._followed:
+                    parameter.data = self.get_buffer(name)
+                yield
+        finally:
+            for (_, parameter), value in zip(self._followed, own, strict=True):
+                parameter.data = value
+
+
+METHOD = Method("ldp_net", "Zhou et al., CVPR 2023", LocalGlobalDistillation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -10,13 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.methods.base import Method, Temperature, prototype_loss
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 STABILIZER = 1e-9
 """Added to the size of a score before relevance is divided by it (the ε of LRP-ε)."""
 
 
+@dataclass(eq=False)
 class ExplanationGuidance(Objective):
     """Features that a prediction rests on are strengthened, the others weakened, and the prediction made again.
 
@@ -32,14 +34,10 @@ class ExplanationGuidance(Objective):
 
     name: ClassVar[str] = "lrp"
 
-    def __init__(self, *, guidance: float = 0.5, temperature: float = 20.0) -> None:
-        super().__init__()
-        self.options = {"guidance": guidance, "temperature": temperature}
-        self.guidance, self.temperature = guidance, temperature
+    guidance: float = 0.5
+    temperature: Temperature = 20.0
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the episode as it is, and with its features weighted by their relevance."""
         rows = episode.grouped(embed(episode.images))
         centers, queries = prototypes(rows[:, : episode.shot]), rows[:, episode.shot :].flatten(0, 1)
@@ -85,11 +83,4 @@ def weighted_cosines(
     return (normalize(weights * queries[:, None]) * normalize(weights * centers[None])).sum(dim=-1)
 
 
-METHOD = Method(
-    name="lrp",
-    reference="Sun et al., ICPR 2021",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=ExplanationGuidance,
-)
+METHOD = Method("lrp", "Sun et al., ICPR 2021", ExplanationGuidance)

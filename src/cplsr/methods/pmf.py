@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
+from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import cosine_logits, prototypes, query_targets
-from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.augment import color_jitter, flip, sometimes, translate
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_logits, prototype_loss
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.methods.base import Method, Size, Temperature, prototype_logits, prototype_loss
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SCALE = 10.0
 """Where the learned factor of the cosines starts, and what it is at test time."""
 
 WEIGHT_DECAY = 0.05
+
+Images = UInt8[Tensor, "images 3 size size"]
+Support = UInt8[Tensor, "way shot 3 size size"]
 
 
 class MetaTraining(Objective):
@@ -37,21 +42,18 @@ class MetaTraining(Objective):
 
     name: ClassVar[str] = "pmf"
 
-    def __init__(self, *, scale: float = SCALE) -> None:
+    def __init__(self, *, scale: Temperature = SCALE) -> None:
         super().__init__()
-        if not scale > 0:
-            raise InputError(f"the option scale of 'pmf' is {scale}: give a number above 0")
-        self.options = {"scale": scale}
+        self.options = {"scale": fit(scale, Temperature, "scale")}
         self.scale = nn.Parameter(torch.tensor(scale))
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the episode."""
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images), self.scale))
 
 
-class FineTuning(Adaptation):
+@dataclass
+class FineTuning(Declared, Adaptation):
     """Fine-tune on the support set: prototypes of the clean images, loss of augmented copies of the same images.
 
     steps: of AdamW, whose rate falls as a cosine.
@@ -62,27 +64,18 @@ class FineTuning(Adaptation):
     The authors report rates chosen per domain with labeled queries of five episodes; here no query label is ever seen.
     """
 
-    def __init__(
-        self,
-        *,
-        rates: Sequence[float] = (0.0, 1e-5, 1e-4, 5e-4),
-        steps: int = 40,
-        trial_steps: int = 10,
-    ) -> None:
-        if not rates or min(rates) < 0:
-            raise InputError(f"the option rates of 'pmf' is {list(rates)}: give at least one, none below 0")
-        for name, value in (("steps", steps), ("trial_steps", trial_steps)):
-            if value < 1:
-                raise InputError(f"the option {name} of 'pmf' is {value}: give at least 1")
-        self.rates, self.steps, self.trial_steps = tuple(sorted(rates)), steps, trial_steps
-        self.options = {"rates": list(self.rates), "steps": steps, "trial_steps": trial_steps}
+    rates: Annotated[tuple[Size, ...], Meta(min_length=1)] = (0.0, 1e-5, 1e-4, 5e-4)
+    steps: Annotated[int, between(1, 1_000_000)] = 40
+    trial_steps: Annotated[int, between(1, 1_000_000)] = 10
+
+    def __post_init__(self) -> None:
+        """Check the options, and bring the rates into order."""
+        super().__post_init__()
+        self.rates = tuple(sorted(self.rates))
+        self.options = self.as_dict()
 
     def logits(
-        self,
-        backbone: Backbone,
-        support: UInt8[Tensor, "way shot 3 size size"],
-        query: UInt8[Tensor, "queries 3 size size"],
-        generator: torch.Generator,
+        self, backbone: Backbone, support: Support, query: Images, generator: torch.Generator
     ) -> Float[Tensor, "queries way"]:
         """Choose the rate, tune, predict; the backbone's parameters are as before when it returns."""
         rate = self.choose_rate(backbone, support, generator)
@@ -90,9 +83,7 @@ class FineTuning(Adaptation):
             tune(backbone, support, rate=rate, steps=self.steps, generator=generator)
             return predict(backbone, support, query)
 
-    def choose_rate(
-        self, backbone: Backbone, support: UInt8[Tensor, "way shot 3 size size"], generator: torch.Generator
-    ) -> float:
+    def choose_rate(self, backbone: Backbone, support: Support, generator: torch.Generator) -> float:
         """The rate with the lowest loss on support images that were not tuned on; of equals the smallest."""
         way, shot = support.shape[:2]
         if shot < 2:
@@ -109,14 +100,7 @@ class FineTuning(Adaptation):
         return self.rates[losses.index(min(losses))]
 
 
-def tune(
-    backbone: Backbone,
-    support: UInt8[Tensor, "way shot 3 size size"],
-    *,
-    rate: float,
-    steps: int,
-    generator: torch.Generator,
-) -> None:
+def tune(backbone: Backbone, support: Support, *, rate: float, steps: int, generator: torch.Generator) -> None:
     """AdamW steps of the backbone's adapter: augmented copies of the support set against its clean prototypes.
 
     The rate of step t of T is ½ · rate · (1 + cos(π t/T)).
@@ -139,13 +123,8 @@ def tune(
 
 
 def augment(
-    images: UInt8[Tensor, "images 3 size size"],
-    generator: torch.Generator,
-    *,
-    jitter: float = 0.4,
-    shift: float = 0.125,
-    chance: float = 0.9,
-) -> UInt8[Tensor, "images 3 size size"]:
+    images: Images, generator: torch.Generator, *, jitter: float = 0.4, shift: float = 0.125, chance: float = 0.9
+) -> Images:
     """Flip half of the images; jitter the colors, and move by up to a share of the side, each with some chance."""
     changed = flip(images.float() / 255, generator)
     changed = sometimes(color_jitter(changed, jitter, generator), changed, chance, generator)
@@ -153,9 +132,7 @@ def augment(
     return (changed * 255).round().to(torch.uint8)
 
 
-def predict(
-    backbone: Backbone, support: UInt8[Tensor, "way shot 3 size size"], query: UInt8[Tensor, "queries 3 size size"]
-) -> Float[Tensor, "queries way"]:
+def predict(backbone: Backbone, support: Support, query: Images) -> Float[Tensor, "queries way"]:
     """Scores of the queries for the prototypes of the support set."""
     with torch.inference_mode():
         rows = backbone(torch.cat([support.flatten(0, 1), query])).cpu()
@@ -174,12 +151,4 @@ def _restored(backbone: Backbone) -> Iterator[None]:
         adapter.load_state_dict(before)
 
 
-METHOD = Method(
-    name="pmf",
-    reference="Hu et al., CVPR 2022",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=MetaTraining,
-    adaptation=FineTuning,
-)
+METHOD = Method("pmf", "Hu et al., CVPR 2022", MetaTraining, FineTuning)

@@ -14,12 +14,7 @@ from cplsr.methods.base import Method
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
-OWN = Method(
-    name="cplsr",
-    reference="coalescent projections and latent space reservation",
-    trains="adapter",
-    sees="base images and labels",
-)
+OWN = Method("cplsr", "coalescent projections and latent space reservation", None, trains="adapter", settings={})
 METHODS = {
     "pmf": "cplsr.methods.pmf",
     "styleadv": "cplsr.methods.styleadv",

@@ -16,6 +16,7 @@ from torch import Tensor
 EPSILON = 1e-6
 """Added to a variance before its root is taken."""
 
+Tokens = Float[Tensor, "batch tokens dim"]
 Style = tuple[Float[Tensor, "batch 1 dim"], Float[Tensor, "batch 1 dim"]]
 """Mean and standard deviation."""
 
@@ -28,16 +29,14 @@ def stages(layers: int, count: int = 3) -> tuple[int, ...]:
     return tuple(sorted({round((stage + 1) * layers / (count + 1)) for stage in range(count)} - {0, layers}))
 
 
-def style_of(tokens: Float[Tensor, "batch tokens dim"], prefix: int) -> Style:
+def style_of(tokens: Tokens, prefix: int) -> Style:
     """Mean and standard deviation (population, with ε) over the patch tokens."""
     patches = tokens[:, prefix:]
     variance = patches.var(dim=1, keepdim=True, unbiased=False)
     return patches.mean(dim=1, keepdim=True), (variance + EPSILON).sqrt()
 
 
-def with_style(
-    tokens: Float[Tensor, "batch tokens dim"], prefix: int, style: Style
-) -> Float[Tensor, "batch tokens dim"]:
+def with_style(tokens: Tokens, prefix: int, style: Style) -> Tokens:
     """AdaIN: patch tokens freed of their own style and given another, σ'(x − μ)/σ + μ'."""
     mean, deviation = style_of(tokens, prefix)
     new_mean, new_deviation = style

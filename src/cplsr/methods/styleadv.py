@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
-from jaxtyping import Float
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import skip_init
 
 from cplsr.backbones.backbone import Backbone, Between
-from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
+from cplsr.declared import above
+from cplsr.methods.base import Method, Share, Temperature, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import Style, stages, style_of, with_style
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SPREAD = 16 / 255
 """Standard deviation of the random step that comes before the gradient's (κ)."""
@@ -24,6 +24,7 @@ START = 0.01
 """Standard deviation of the global classifier's weights at the start."""
 
 
+@dataclass(eq=False)
 class StyleAdversary(Objective):
     """Styles made harder by one signed gradient step, and the network trained on both.
 
@@ -41,22 +42,9 @@ class StyleAdversary(Objective):
 
     name: ClassVar[str] = "styleadv"
 
-    def __init__(
-        self,
-        *,
-        strengths: Sequence[float] = (0.8, 0.08, 0.008),
-        skip: float = 0.4,
-        temperature: float = 20.0,
-    ) -> None:
-        super().__init__()
-        if not strengths or min(strengths) <= 0:
-            raise InputError(f"the option strengths of 'styleadv' is {list(strengths)}: give numbers above 0")
-        if not 0 <= skip <= 1:
-            raise InputError(f"the option skip of 'styleadv' is {skip}: give a probability from 0 to 1")
-        self.options = {"strengths": list(strengths), "skip": skip, "temperature": temperature}
-        self.strengths, self.skip, self.temperature = tuple(strengths), skip, temperature
-        self.layers: tuple[int, ...] = ()
-        self.prefix = 1
+    strengths: Annotated[tuple[Annotated[float, above(0, 1_000_000)], ...], Meta(min_length=1)] = (0.8, 0.08, 0.008)
+    skip: Share = 0.4
+    temperature: Temperature = 20.0
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Where styles are changed, and the global classifier: small weights, as with none a style has no gradient."""
@@ -65,9 +53,7 @@ class StyleAdversary(Objective):
         nn.init.zeros_(self.classifier.bias)
         nn.init.normal_(self.classifier.weight, std=START, generator=torch.Generator().manual_seed(0))
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Clean and adversarial episode, their agreement, and the global classifier."""
         labels = episode.classes.repeat_interleave(episode.pixels.shape[1])
         styles = self.attack(embed, episode, labels)
@@ -88,39 +74,31 @@ class StyleAdversary(Objective):
             if draw[0].item() < self.skip:
                 continue
             strength = self.strengths[int(draw[1].item() * len(self.strengths))]
-            styles[layer] = self._attack_stage(embed, episode, labels, layer, styles, strength)
+            start, gradients = self._gradients(embed, episode, labels, layer, styles)
+            mean, deviation = (
+                (part + strength * gradient.sign()).detach() for part, gradient in zip(start, gradients, strict=True)
+            )
+            styles[layer] = mean, deviation
         return styles
 
-    def _attack_stage(
-        self,
-        embed: Embed,
-        episode: TrainingEpisode,
-        labels: Tensor,
-        layer: int,
-        earlier: dict[int, Style],
-        strength: float,
-    ) -> Style:
+    def _gradients(
+        self, embed: Embed, episode: TrainingEpisode, labels: Tensor, layer: int, earlier: dict[int, Style]
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """A stage's style after a random step, and the gradients of the global classifier's loss there."""
         start: list[Tensor] = []
+        styled = self._styled(earlier)
 
         def between(number: int, tokens: Tensor) -> Tensor:
-            if number in earlier:
-                return with_style(tokens, self.prefix, earlier[number])
             if number != layer:
-                return tokens
+                return styled(number, tokens)
             for part in style_of(tokens.detach(), self.prefix):
                 noise = torch.randn(part.shape, generator=episode.generator).to(part)
                 start.append((part + SPREAD * noise).requires_grad_())
             return with_style(tokens.detach(), self.prefix, (start[0], start[1]))
 
         with torch.enable_grad():
-            loss = cross_entropy(
-                self.classifier(embed(episode.images, between)), labels.to(self.classifier.weight.device)
-            )
-            gradients = torch.autograd.grad(loss, start)
-        mean, deviation = (
-            (part + strength * gradient.sign()).detach() for part, gradient in zip(start, gradients, strict=True)
-        )
-        return mean, deviation
+            rows = self.classifier(embed(episode.images, between))
+            return start, torch.autograd.grad(cross_entropy(rows, labels.to(rows.device)), start)
 
     def _styled(self, styles: dict[int, Style]) -> Between:
         def between(layer: int, tokens: Tensor) -> Tensor:
@@ -129,11 +107,4 @@ class StyleAdversary(Objective):
         return between
 
 
-METHOD = Method(
-    name="styleadv",
-    reference="Fu et al., CVPR 2023",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=StyleAdversary,
-)
+METHOD = Method("styleadv", "Fu et al., CVPR 2023", StyleAdversary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,12 +12,13 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, agreement, prototype_logits, prototype_loss
-from cplsr.methods.style import stages, style_of, with_style
+from cplsr.methods.base import Method, Share, Temperature, agreement, prototype_logits, prototype_loss
+from cplsr.methods.style import Tokens, stages, style_of, with_style
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
-from cplsr.training.objective import Embed, Objective, TrainingEpisode
+from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 
+@dataclass(eq=False)
 class WaveletStyles(Objective):
     """Two episodes that swap the styles of their low frequencies, and the network trained on both versions.
 
@@ -34,22 +36,14 @@ class WaveletStyles(Objective):
     name: ClassVar[str] = "wave_san"
     partner: ClassVar[bool] = True
 
-    def __init__(self, *, share: float = 0.8, temperature: float = 20.0) -> None:
-        super().__init__()
-        if not 0 <= share <= 1:
-            raise InputError(f"the option share of 'wave_san' is {share}: give a number from 0 to 1")
-        self.options = {"share": share, "temperature": temperature}
-        self.share, self.temperature = share, temperature
-        self.layers: tuple[int, ...] = ()
-        self.patches = 0
+    share: Share = 0.8
+    temperature: Temperature = 20.0
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Between which blocks it acts, and on how many tokens."""
         self.layers, self.patches = stages(backbone.layers), backbone.patches
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Both episodes, clean and swapped, and the agreement of the two."""
         if partner is None:
             raise InputError("styles are swapped between two episodes, and only one was given: give a partner")
@@ -68,7 +62,7 @@ class WaveletStyles(Objective):
         return swap_styles(tokens, self.patches) if layer in self.layers else tokens
 
 
-def swap_styles(tokens: Float[Tensor, "batch tokens dim"], patches: int) -> Float[Tensor, "batch tokens dim"]:
+def swap_styles(tokens: Tokens, patches: int) -> Tokens:
     """Each image's low band with the style of its opposite's: the first with that of the first in the second half."""
     grids = _grids(tokens[:, -patches:])
     low, high = haar2d(pad_to_even(grids))
@@ -84,11 +78,4 @@ def _grids(rows: Float[Tensor, "batch patches dim"]) -> Float[Tensor, "batch dim
     return rows.transpose(1, 2).unflatten(2, (math.isqrt(rows.shape[1]), -1))
 
 
-METHOD = Method(
-    name="wave_san",
-    reference="Fu et al., arXiv 2022",
-    trains="backbone",
-    sees="base images and labels",
-    settings=BACKBONE_SETTINGS,
-    objective=WaveletStyles,
-)
+METHOD = Method("wave_san", "Fu et al., arXiv 2022", WaveletStyles)

@@ -1,1 +1,1 @@
-"""Latent space reservation: Gaussian pseudo-classes in embedding space and rotated images as new classes."""
+"""Latent space reservation: Gaussian pseudo-classes in embedding space."""

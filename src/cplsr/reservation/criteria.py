@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
 
 import torch
 from jaxtyping import Float64
@@ -22,8 +21,6 @@ def novel_novel(
 
     S = PPᵀ with its diagonal zeroed, summed by rows. `cosine` brings the rows of P to unit length first.
     """
-    if similarity not in get_args(NovelSimilarity):
-        raise InputError(f"novel similarity {similarity!r} is not known: give dot or cosine")
     if similarity == "cosine":
         lengths = prototypes.norm(dim=1, keepdim=True)
         if not (lengths > 0).all():

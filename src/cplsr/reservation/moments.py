@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
+from cplsr.declared import fit
 from cplsr.errors import InputError
 from cplsr.reservation.symmetric import Triangle
 from cplsr.settings.training import Statistics
@@ -81,9 +81,7 @@ class ClassMoments:
     def __init__(self, classes: int, dim: int, *, statistics: Statistics = "raw") -> None:
         if classes < 1:
             raise InputError(f"statistics of {classes} classes were asked for: give at least 1")
-        if statistics not in get_args(Statistics):
-            raise InputError(f"statistics {statistics!r} is not known: give raw or normalized")
-        self.statistics: Statistics = statistics
+        self.statistics: Statistics = fit(statistics, Statistics, "statistics")
         self.triangle = Triangle(dim)
         self.counts: Int64[Tensor, "classes"] = torch.zeros(classes, dtype=torch.int64)
         self.means: Float64[Tensor, "classes dim"] = torch.zeros(classes, dim, dtype=torch.float64)
@@ -134,21 +132,9 @@ class ClassMoments:
         count = int(self.counts[label])
         return Moments(count, self.means[label], self.scatter[label], self.cubes[label], self.fourths[label])
 
-    def copy(self) -> ClassMoments:
-        """An independent copy."""
-        return ClassMoments.from_tensors(
-            {name: tensor.clone() for name, tensor in self.tensors().items()}, statistics=self.statistics
-        )
-
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name, to be stored or sent to another process."""
-        return {
-            "counts": self.counts,
-            "means": self.means,
-            "scatter": self.scatter,
-            "cubes": self.cubes,
-            "fourths": self.fourths,
-        }
+        return {name: getattr(self, name) for name in ("counts", "means", "scatter", "cubes", "fourths")}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], *, statistics: Statistics = "raw") -> ClassMoments:

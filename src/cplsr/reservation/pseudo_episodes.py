@@ -51,32 +51,14 @@ def choose_classes(
 
 
 def draw_pseudo_episode(
-    gaussians: ClassGaussians,
-    recipe: PseudoEpisodeRecipe,
-    *,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
+    gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, *, generator: torch.Generator
 ) -> PseudoEpisode:
     """One pseudo-episode: choose its classes, then sample K + K_q embeddings from each."""
     classes, factors = choose_classes(gaussians, recipe, generator=generator)
-    drawn = sample(classes.means, factors, recipe.shot + recipe.query, generator=generator).to(dtype)
+    drawn = sample(classes.means, factors, recipe.shot + recipe.query, generator=generator).float()
     if not torch.isfinite(drawn).all():
-        raise InputError(f"pseudo-embeddings are too large for {dtype}: rescale the embeddings or use torch.float64")
+        raise InputError("pseudo-embeddings are too large for float32: rescale the embeddings")
     return PseudoEpisode(drawn[:, : recipe.shot], drawn[:, recipe.shot :], classes)
-
-
-def make_pseudo_episodes(
-    gaussians: ClassGaussians,
-    count: int,
-    recipe: PseudoEpisodeRecipe,
-    *,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-) -> list[PseudoEpisode]:
-    """`count` pseudo-episodes, one after the other from one generator."""
-    if count < 1:
-        raise InputError(f"{count} pseudo-episodes were asked for: give at least 1")
-    return [draw_pseudo_episode(gaussians, recipe, generator=generator, dtype=dtype) for _ in range(count)]
 
 
 class PseudoEpisodeStream:
@@ -95,14 +77,13 @@ class PseudoEpisodeStream:
         seed: int = 0,
         pool: int = 100,
         online: bool = False,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         if pool < 1:
             raise InputError(f"a pool of {pool} pseudo-episodes was asked for: give at least 1")
         if not 0 <= seed < 2**64:
             raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
         self.gaussians, self.recipe, self.seed = gaussians, recipe, seed
-        self.pool, self.online, self.dtype = pool, online, dtype
+        self.pool, self.online = pool, online
         self._drawn: dict[int, PseudoEpisode] = {}
 
     def episode(self, number: int) -> PseudoEpisode:
@@ -118,7 +99,7 @@ class PseudoEpisodeStream:
 
     def _draw(self, number: int) -> PseudoEpisode:
         generator = numbered_generator(self.seed, number, Stream.PSEUDO_EPISODES)
-        return draw_pseudo_episode(self.gaussians, self.recipe, generator=generator, dtype=self.dtype)
+        return draw_pseudo_episode(self.gaussians, self.recipe, generator=generator)
 
     def _number_in_pool(self, number: int) -> int:
         round_, position = divmod(number, self.pool)

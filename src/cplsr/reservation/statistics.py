@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
 import torch
-from jaxtyping import Float, Float64, Int, Int64
+from jaxtyping import Float64
 from torch import Tensor
 
+from cplsr.declared import fit
 from cplsr.errors import InputError
 from cplsr.reservation.moments import ClassMoments
 from cplsr.reservation.symmetric import cholesky_factor, log_determinant
-from cplsr.settings.training import Shrinkage, Statistics
+from cplsr.settings.training import Ridge, Shrinkage
 from cplsr.tensor_file import read_tensors, write_tensors
 
 KIND = "cplsr class statistics 1"
@@ -47,7 +47,8 @@ class ClassGaussians:
         cls, moments: ClassMoments, *, shrinkage: Shrinkage = "none", ridge: float = 1e-3
     ) -> ClassGaussians:
         """Gaussians of classes with at least two embeddings each; warns where there are no more than dimensions."""
-        _check_options(shrinkage, ridge)
+        fit(shrinkage, Shrinkage, "shrinkage")
+        fit(ridge, Ridge, "ridge")
         _check_moments(moments)
         scale, shift = _unbiased(moments) if shrinkage == "none" else _ledoit_wolf(moments)
         _warn_of_small_classes(moments, shrinkage, ridge)
@@ -55,43 +56,10 @@ class ClassGaussians:
         factor, total = _sum_over_classes(moments, scale, shift + ridge, center)
         return cls(moments, shrinkage, ridge, scale, shift + ridge, center, factor, total)
 
-    @classmethod
-    def from_embeddings(
-        cls,
-        embeddings: Float[Tensor, "images dim"],
-        labels: Int[Tensor, "images"],
-        *,
-        statistics: Statistics = "raw",
-        shrinkage: Shrinkage = "none",
-        ridge: float = 1e-3,
-    ) -> ClassGaussians:
-        """The same from embeddings that are all in memory, labelled 0, ..., B − 1."""
-        if len(labels) == 0:
-            raise InputError("statistics of no embeddings at all were asked for: give at least two of every class")
-        moments = ClassMoments(int(labels.max()) + 1, embeddings.shape[1], statistics=statistics)
-        moments.update(embeddings, labels)
-        return cls.from_moments(moments, shrinkage=shrinkage, ridge=ridge)
-
-    def merge(self, other: ClassGaussians) -> ClassGaussians:
-        """Gaussians of both sets of images together, exact for every shrinkage: the moments are what is merged."""
-        if (other.shrinkage, other.ridge) != (self.shrinkage, self.ridge):
-            raise InputError(
-                f"statistics with shrinkage {other.shrinkage!r} and ridge {other.ridge:g} cannot be merged with "
-                f"{self.shrinkage!r} and {self.ridge:g}: use the same options for both"
-            )
-        moments = self.moments.copy()
-        moments.merge(other.moments)
-        return ClassGaussians.from_moments(moments, shrinkage=self.shrinkage, ridge=self.ridge)
-
     @property
     def means(self) -> Float64[Tensor, "classes dim"]:
         """μ_k (Eq. 5)."""
         return self.moments.means
-
-    @property
-    def counts(self) -> Int64[Tensor, "classes"]:
-        """Embeddings behind every class."""
-        return self.moments.counts
 
     @property
     def classes(self) -> int:
@@ -186,13 +154,6 @@ def _sum_over_classes(
         total += covariance
         log_determinants.append(log_determinant(cholesky_factor(covariance, f"the covariance of class {label}")))
     return cholesky_factor(total, "the sum of all covariances"), float(torch.stack(log_determinants).sum())
-
-
-def _check_options(shrinkage: str, ridge: float) -> None:
-    if shrinkage not in get_args(Shrinkage):
-        raise InputError(f"shrinkage {shrinkage!r} is not known: give none or ledoit_wolf")
-    if not 0 <= ridge < float("inf"):
-        raise InputError(f"ridge is {ridge}: give a finite number that is not negative, such as 1e-3")
 
 
 def _check_moments(moments: ClassMoments) -> None:

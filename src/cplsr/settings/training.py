@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from cplsr.declared import Declared, above, between
 from cplsr.errors import InputError
@@ -16,6 +16,7 @@ TURNS = 4
 NovelSimilarity = Literal["dot", "cosine"]
 Statistics = Literal["raw", "normalized"]
 Shrinkage = Literal["none", "ledoit_wolf"]
+Ridge = Annotated[float, between(0, 1_000_000)]
 Trains = Literal["auto", "adapter", "backbone"]
 
 
@@ -92,7 +93,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """At most this many images of each class in the statistics."""
     shrinkage: Shrinkage = "none"
     """Shrinkage of the covariances."""
-    ridge: Annotated[float, between(0, 1_000_000)] = 1e-3
+    ridge: Ridge = 1e-3
     """Added to the diagonal of the covariances (ε)."""
     pseudo_episodes: DrawnEpisodes = 100
     """Pseudo-episodes drawn beforehand and used again and again (E_P)."""
@@ -129,7 +130,3 @@ class TrainingSettings(PseudoEpisodeRecipe):
     def validation_interval(self) -> int:
         """Base episodes between two validations; 0 means only at the start and the end."""
         return max(1, min(100, self.episodes // 10)) if self.validate_every is None else self.validate_every
-
-    def as_dict(self) -> dict[str, Any]:
-        """All settings by name."""
-        return asdict(self)

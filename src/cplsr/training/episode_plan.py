@@ -13,7 +13,8 @@ from torch import Tensor
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
-from cplsr.reservation.rotation import split_rotated_episode
+from cplsr.errors import InputError
+from cplsr.settings.training import TURNS
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,16 @@ class EpisodePlan:
         plain = source.take(self.images).unflatten(0, self.images.shape)
         turned = [torch.rot90(part, turn, dims=(-2, -1)) for part, turn in zip(plain, self.turns, strict=True)]
         return torch.cat(turned)
+
+
+def split_rotated_episode(way: int, *, generator: torch.Generator) -> Int64[Tensor, "4 way"]:
+    """Deal the 4N classes of a rotated N-way episode into 4 disjoint N-way episodes at random.
+
+    Entry c is base class c mod N of the episode, turned c div N times counter-clockwise.
+    """
+    if way < 1:
+        raise InputError(f"way is {way}: an episode needs at least 1 class")
+    return torch.randperm(TURNS * way, generator=generator).view(TURNS, way)
 
 
 def plan_base_episode(sampler: EpisodeSampler, number: int, *, sst: bool, seed: int) -> list[EpisodePlan]:

@@ -16,10 +16,12 @@ from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
+from cplsr.declared import Declared
 from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.files import only_writer
 from cplsr.processes import Processes
+from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.base_statistics import base_gaussians
@@ -32,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(Declared):
     """Where the run is, and how it went; accuracies are those of the validation episodes in percent."""
 
     folder: Path
@@ -80,7 +82,7 @@ def train(
         InputError: The request cannot be trained, the folder holds another run, or the loss is no longer finite.
     """
     settings = settings or TrainingSettings()
-    objective = objective or JointObjective(temperature=settings.temperature, prototype=settings.prototype)
+    objective = objective or JointObjective(settings)
     processes = Processes.find(backbone.device)
     _check_request(backbone, settings, objective, processes)
     base, val = _with_validation(base, val, settings)
@@ -177,13 +179,5 @@ def _describe(job: TrainingJob) -> dict[str, Any]:
 
 
 def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
-    run = processes.gather(folder.results() if processes.first else None)[0]
-    return TrainingResult(
-        folder=folder.path,
-        start_accuracy=run.start_accuracy,
-        best_accuracy=run.best_accuracy,
-        best_episode=run.best_episode,
-        last_accuracy=run.last_accuracy,
-        seconds=run.seconds,
-        already_finished=already,
-    )
+    run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
+    return TrainingResult.of(run, folder=folder.path, already_finished=already)

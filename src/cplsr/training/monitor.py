@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 from cplsr.evaluation.intervals import Interval
@@ -22,7 +21,7 @@ class Monitor:
     """Takes the figures of every base episode and validation; only the first process shows and writes them."""
 
     def __init__(self, folder: RunFolder, settings: TrainingSettings, state: RunState, active: bool) -> None:
-        self.folder, self.settings, self.active = folder, settings, active
+        self.folder, self.settings = folder, settings
         self.rows = state.metrics
         self.bar = progress_bar(settings.episodes, "training", unit="episode") if active else None
         self.board = _board(folder, state.episode) if active else None
@@ -30,20 +29,15 @@ class Monitor:
             self.bar.update(state.episode)
         self.done, self.spent, self.logged = 0, 0.0, time.monotonic()
 
-    def __enter__(self) -> Monitor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()
-        if self.board is not None:
-            self.board.close()
+    def close(self) -> None:
+        """Take the live line away, and write what is left to write."""
+        for shown in (self.bar, self.board):
+            if shown is not None:
+                shown.close()
 
     def episode(self, done: int, count: int, loss: float, accuracy: float, images: int, seconds: float) -> None:
         """Figures of the last `count` base episodes, up to `done`: their images took so many seconds."""
-        if not self.active or self.bar is None:
+        if self.bar is None:
             return
         self.done += count
         self.spent += seconds
@@ -65,7 +59,7 @@ class Monitor:
 
     def validation(self, done: int, interval: Interval, change: dict[str, float] | None) -> None:
         """Validation accuracy after `done` base episodes, and how far C is from the identity."""
-        if not self.active:
+        if self.bar is None:
             return
         row: dict[str, Any] = {"episode": done, "validation": interval.mean, "validation_ci95": interval.half_width}
         if change is not None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.declared import Declared
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
 from cplsr.settings.episodes import PrototypeKind
+from cplsr.settings.training import TrainingSettings
 
 Embed = Callable[..., Tensor]
 """The backbone, or what `torch.compile` made of it: `embed(images)` or `embed(images, between)`."""
@@ -47,47 +49,56 @@ class TrainingEpisode:
         return embeddings.unflatten(0, self.pixels.shape[:2])
 
 
-class Objective(nn.Module, ABC):
+Loss = tuple[Float[Tensor, ""], Float[Tensor, ""]]
+"""Loss of an episode, and the accuracy of its queries."""
+
+
+@dataclass(eq=False)
+class Objective(Declared, nn.Module, ABC):
     """The loss of a training episode. Parameters of its own, if any, are trained beside the adapter's.
+
+    Its options are the fields of its dataclass, checked as they are declared.
 
     Attributes:
         partner: Whether it wants a second episode of other images beside each.
+        options: What it was made with, defaults included, for the record.
     """
 
     name: ClassVar[str]
     partner: ClassVar[bool] = False
-    options: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        nn.Module.__init__(self)
+        super().__post_init__()
+        self.options = self.as_dict()
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Make what depends on the backbone and on the number of base classes, turned ones included."""
 
     @abstractmethod
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Loss, and the accuracy of the queries."""
 
 
 class JointObjective(Objective):
-    """CPLSR: cross-entropy over the episode's prototypes joined with those of a pseudo-episode."""
+    """CPLSR: cross-entropy over the episode's prototypes joined with those of a pseudo-episode; no options of its own.
+
+    Args:
+        settings: Of the run; temperature and prototype are those.
+    """
 
     name = "cplsr"
 
-    def __init__(self, *, temperature: float, prototype: PrototypeKind) -> None:
+    def __init__(self, settings: TrainingSettings) -> None:
         super().__init__()
-        self.temperature, self.prototype = temperature, prototype
-        self.options = {}
+        self.settings = settings
 
-    def loss(
-        self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """`joint_loss` of the embedded images."""
+        rows, settings = episode.grouped(embed(episode.images)), self.settings
         return joint_loss(
-            episode.grouped(embed(episode.images)),
-            episode.shot,
-            episode.pseudo,
-            temperature=self.temperature,
-            prototype=self.prototype,
+            rows, episode.shot, episode.pseudo, temperature=settings.temperature, prototype=settings.prototype
         )
 
 
@@ -98,7 +109,7 @@ def joint_loss(
     *,
     temperature: float,
     prototype: PrototypeKind = "mean",
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+) -> Loss:
     """Cross-entropy of all queries, real and pseudo, over all 2N prototypes; and the accuracy of the real ones.
 
     Without a pseudo-episode it is the plain prototype loss over N classes. Pseudo-embeddings are constants: they act by

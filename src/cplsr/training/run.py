@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +91,7 @@ class Run:
         self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
         begin = time.monotonic() - self.state.seconds
         saved = time.monotonic()
-        with self.monitor:
+        with closing(self.monitor):
             if self.state.best_episode < 0:
                 self._validate()
                 self._save(begin)

@@ -86,10 +86,6 @@ class RunFolder:
             file.unlink(missing_ok=True)
         remove_leftovers(self.path)
 
-    def results(self) -> TrainingRun:
-        """What run.json says."""
-        return TrainingRun.read(self.path)
-
     def save_state(self, state: RunState) -> None:
         """Keep the state, whole or not at all, and the one before it."""
         if (self.path / STATE).is_file():

@@ -19,9 +19,9 @@ from cplsr.evaluation.embed import embed_decoded
 from cplsr.evaluation.intervals import Interval, mean_interval
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
-from cplsr.reservation.rotation import split_rotated_episode
 from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TURNS, TrainingSettings
+from cplsr.training.episode_plan import split_rotated_episode
 
 BATCH = 64
 HELD_OUT = 0.2
