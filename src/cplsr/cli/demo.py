@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cplsr.cli import analyze, evaluate
 from cplsr.cli.options import parse
 from cplsr.cli.recipes import read_recipe
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
-from cplsr.settings.episodes import EpisodeSettings
 from cplsr.settings.numbers import Seed
 from cplsr.settings.training import TrainingSettings
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from cplsr.records.results import Results
     from cplsr.training.loop import TrainingResult
 
-TARGETS = ("procedural:radiograph", "procedural:dermoscopy", "procedural:landcover", "procedural:leaf", "digits")
+PROCEDURAL = ("radiograph", "dermoscopy", "landcover", "leaf")
+TARGETS = (*(f"{name}=procedural:{name}" for name in PROCEDURAL), "digits")
 BASE_IMAGES = 40
 EPISODES, FULL_EPISODES = 1000, 5000
 ENTROPY_IMAGES, PICTURES = 16, 2
@@ -107,54 +108,39 @@ def first_images(domain: Domain, count: int) -> Domain:
 
 def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
     """Measure the frozen backbone and the adapter on the same episodes of every target."""
-    from cplsr.backbones.load import load_backbone
-    from cplsr.cli.evaluate import show_tables
-    from cplsr.data.open import open_domain
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.evaluate import evaluate
-
     console.print(
         f"[bold]2. Measuring[/] on {len(TARGETS)} domains that training never saw, frozen and with the projections,\n"
         "   on the same episodes."
     )
-    targets = {source.rpartition(":")[2]: open_domain(source) for source in TARGETS}
-    results = evaluate(
-        load_backbone("embedded"),
-        targets,
-        adapters=[(METHOD, result.folder)],
-        settings=EpisodeSettings(episodes=FULL_EPISODES if options.full else EPISODES, seed=options.seed),
-        cache=EmbeddingCache(),
-    )
-    show_tables(results, console)
+    episodes = FULL_EPISODES if options.full else EPISODES
+    adapter = f"{METHOD}={result.folder}"
+    wanted = evaluate.Evaluate(target=TARGETS, adapter=(adapter,), episodes=episodes, seed=options.seed)
+    results = evaluate.run(wanted)
+    evaluate.show_tables(results, console)
     return results
 
 
 def look_inside(options: Demo, result: TrainingResult, console: Console) -> None:
     """Analyze what the projections changed, and write it to the folder `analysis`."""
-    from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import write_analysis
-    from cplsr.backbones.load import load_backbone
-    from cplsr.data.open import open_domain
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.settings.analysis import AnalysisSettings
 
     console.print(
         "[bold]3. Looking inside:[/] which heads changed, and what that did to attention and embeddings.\n"
         f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
     )
-    domains = {source.rpartition(":")[2]: open_domain(source) for source in TARGETS}
-    analysis = analyze(
-        load_backbone("embedded"),
-        result.folder,
-        domains,
-        settings=AnalysisSettings(
-            images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
-        ),
-        adapter_name=METHOD,
-        cache=EmbeddingCache(),
+    out = options.out / "analysis"
+    analysis = analyze.run(
+        analyze.Analyze(
+            target=TARGETS,
+            adapter=f"{METHOD}={result.folder}",
+            images_per_class=0,
+            attention_images=1,
+            entropy_images=ENTROPY_IMAGES,
+            seed=options.seed,
+            out=out,
+        )
     )
-    shown = dataclasses.replace(analysis, attention=analysis.attention[:PICTURES])
-    write_analysis(shown, options.out / "analysis")
+    write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), out)
 
 
 def close(results: Results, result: TrainingResult, options: Demo, console: Console) -> None:
