@@ -11,8 +11,8 @@ from cplsr.records.parts import BackboneInfo
 from cplsr.records.results import EvaluatedAdapter, EvaluationSettings, Results
 from cplsr.records.run import TrainingRun
 from cplsr.report.markup import element, number, plural, text
-from cplsr.report.material import Ablation, Material, Training
 from cplsr.report.sections import Section, facts, paragraph, table_with_sources
+from cplsr.report.sources import Ablation, Material, Training
 from cplsr.report.summary import duration
 from cplsr.report.tables import table
 

@@ -7,7 +7,7 @@ from functools import partial
 from cplsr.report.figures import figures
 from cplsr.report.lines import Line, line_chart, moving_mean
 from cplsr.report.markup import number
-from cplsr.report.material import Training
+from cplsr.report.sources import Training
 
 chart = partial(line_chart, x="base episode")
 
