@@ -36,10 +36,8 @@ class Outcome:
 class RayOptions:
     """How ray is used.
 
-    Attributes:
-        address: Of an existing cluster. Default: the variable RAY_ADDRESS, else a cluster of this machine alone.
-        workers: Jobs at a time on such a local cluster. Default: one for every core.
-        gpus: How many every job asks for.
+    address: of an existing cluster. Default: the variable RAY_ADDRESS, else a cluster of this machine alone.
+    workers: jobs at a time on such a local cluster. Default: one for every core. gpus: how many every job asks for.
     """
 
     address: str | None = None
@@ -48,10 +46,7 @@ class RayOptions:
 
 
 def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
-    """Do one job after the other; one that fails does not keep the others from running.
-
-    Yields:
-        The outcome of each job as it ends.
+    """Do one job after the other, and tell of each as it ends; one that fails does not keep the others from running.
 
     Raises:
         InputError: If a target cannot be measured, before anything is trained.
@@ -67,17 +62,9 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
 
 
 def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RayOptions) -> Iterator[Outcome]:
-    """Do all jobs as tasks of ray; what they share is made first, by one task.
+    """Do all jobs as tasks of ray, and tell of each as it ends; what they share is made first, by one task.
 
     Workers write their files themselves: the ablation's folder and the cache must be on a disk they all see.
-
-    Args:
-        jobs: The jobs.
-        setup: What all of them share.
-        options: Which cluster, and how much of it.
-
-    Yields:
-        The outcome of each job as it ends.
 
     Raises:
         InputError: If ray is not installed or not reachable, or a target cannot be measured.

@@ -61,7 +61,9 @@ def run(options: Export) -> Exported:
     """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
     if options.model is not None:
-        return _export_classifier(options, options.model)
+        from cplsr.export.classifier_graph import export_classifier
+
+        return export_classifier(options.model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)
     backbone = load_source(options)
     if options.to == "onnx":
         from cplsr.export.to_onnx import export_onnx
@@ -77,11 +79,7 @@ def run(options: Export) -> Exported:
 
 
 def load_source(options: Export) -> Backbone:
-    """Load the backbone and put the adapter on it; what is not given is as it was when the adapter was trained.
-
-    Raises:
-        InputError: If one of them cannot be loaded.
-    """
+    """Load the backbone and put the adapter on it; what is not given is as it was when the adapter was trained."""
     from cplsr.adapters.store import load_adapter, read_adapter_info
     from cplsr.backbones.load import load_backbone
 
@@ -132,9 +130,3 @@ def _check(options: Export) -> None:
         check_free_checkpoint(options.out)
     else:
         check_free_file(options.out, ".onnx")
-
-
-def _export_classifier(options: Export, model: Path) -> Exported:
-    from cplsr.export.classifier_graph import export_classifier
-
-    return export_classifier(model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)

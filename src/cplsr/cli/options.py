@@ -13,18 +13,9 @@ Options = TypeVar("Options", bound=Declared)
 
 
 def parse(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mapping[str, Any] | None = None) -> Options:
-    """Parse the arguments of a command.
+    """Parse the arguments of a command; where they give none, the settings of a recipe hold.
 
     Nothing is checked before arguments and recipe are put together: one may put right what the other lacks.
-
-    Args:
-        cls: Which options there are.
-        verb: The command, for its help.
-        arguments: What was typed after the command.
-        recipe: Settings that hold where the arguments give none.
-
-    Raises:
-        InputError: If a value is not allowed.
     """
     free: Any = type(cls.__name__, (cls,), {"__post_init__": lambda self: None, "__doc__": cls.__doc__})
     default = {"default": free(**recipe)} if recipe else {}

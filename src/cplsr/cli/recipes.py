@@ -11,11 +11,7 @@ from cplsr.errors import InputError
 
 
 def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Read the recipe that the first argument names, if it is no option.
-
-    Returns:
-        The settings of the recipe, and the other arguments.
-    """
+    """Read the recipe that the first argument names, if it is no option: its settings, and the other arguments."""
     if arguments and not arguments[0].startswith("-"):
         return read_recipe(Path(arguments[0]), cls), arguments[1:]
     return {}, arguments
@@ -28,11 +24,7 @@ def find_recipe(path: Path) -> Path:
 
 
 def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
-    """Read the settings in a recipe.
-
-    Args:
-        path: The file, or the name of one that comes with the package.
-        cls: Which settings there are.
+    """Read the settings in a recipe: a file, or the name of one that comes with the package.
 
     Raises:
         InputError: If the file cannot be read, a name is misspelt, or a value is of a wrong kind.

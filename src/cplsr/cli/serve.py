@@ -72,11 +72,7 @@ def main(arguments: list[str]) -> int:
 
 
 def check_request(options: Serve) -> None:
-    """Check what can be checked before anything is loaded.
-
-    Raises:
-        InputError: If gradio is missing, or options do not go together.
-    """
+    """Raise `InputError` before anything is loaded, where gradio is missing or options do not go together."""
     if installed_version("gradio") is None:
         raise InputError("the web page needs gradio, which is not installed: pip install 'cplsr[app]'")
     for option in ("adapter", "image_size"):

@@ -60,12 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def method_settings(recipe: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The settings that the chosen method brings; CPLSR's own brings none.
-
-    Args:
-        recipe: What the recipe says, the method perhaps.
-        arguments: The unparsed arguments, which beat it.
-    """
+    """The settings that the chosen method brings, named by unparsed arguments or by the recipe; our own brings none."""
     name = last_given("--method", arguments) or recipe.get("method", OWN_METHOD)
     if name == OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
         return {}
@@ -86,15 +81,7 @@ def last_given(flag: str, arguments: Sequence[str]) -> str | None:
 
 
 def run(options: Train, command: str) -> int:
-    """Train, and print the accuracies.
-
-    Args:
-        options: The options.
-        command: What was typed, which is kept with the run.
-
-    Returns:
-        The exit code.
-    """
+    """Train, print the accuracies, and give the exit code; `command` is what was typed, which is kept with the run."""
     if not options.base:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
     if options.out is None:
@@ -156,13 +143,7 @@ def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
 def parse_options(texts: tuple[str, ...], what: str, example: str) -> dict[str, Any]:
     """Read `name=value` pairs; a value is a number, a list or true/false where it reads as one, else text.
 
-    Args:
-        texts: The pairs.
-        what: Whose options they are, for the message.
-        example: A right one, for the message.
-
-    Raises:
-        InputError: If a pair is incomplete.
+    Whose options they are and an example are for the message where a pair is incomplete.
     """
     options: dict[str, Any] = {}
     for text in texts:
