@@ -38,14 +38,11 @@ FEWEST_CLASSES = 2
 @final
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What all visitors share, and only read.
+    """What all visitors share, and only read: the network with its adapter, and how much they may bring.
 
-    Attributes:
-        backbone: The network, with its adapter if it has one.
-        start: The saved classifier that every visitor begins with, if any.
-        limits: How much visitors may bring.
-        lock: Held while the backbone computes, so that visitors take turns instead of slowing each other down.
-        kept: Pictures of all visitors that are in memory; each is dropped when no session has it any more.
+    start: the saved classifier that every visitor begins with, if any.
+    lock: held while the backbone computes, so that visitors take turns instead of slowing each other down.
+    kept: pictures of all visitors that are in memory; each is dropped when no session has it any more.
     """
 
     backbone: Backbone
@@ -73,13 +70,10 @@ class Example:
 @final
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A picture to label.
+    """A picture to label, and its embedding.
 
-    Attributes:
-        picture: The picture.
-        vector: Its embedding.
-        answer: What the classifier says; `None` without classes to choose between.
-        corrected: The class the visitor gave it instead, if any.
+    answer: what the classifier says; `None` without classes to choose between.
+    corrected: the class the visitor gave it instead, if any.
     """
 
     picture: Picture
@@ -96,16 +90,13 @@ class Query:
 @final
 @dataclass(frozen=True, eq=False)
 class Session:
-    """One visitor's classes, examples and answers.
+    """One visitor's classes, examples and answers, the oldest first.
 
-    Attributes:
-        shared: What all visitors share.
-        key: A name for the visitor's folder of downloads that nobody can guess.
-        classifier: What labels the pictures; `None` without classes.
-        examples: Support pictures by their name in the classifier; a saved model keeps none, so its own are missing.
-        queries: Pictures to label, the oldest first.
-        unreadable: (name, reason) of files that were to be labeled but cannot be read.
-        before: The session as it was one step ago.
+    key: a name for the visitor's folder of downloads that nobody can guess.
+    classifier: what labels the pictures; `None` without classes.
+    examples: support pictures by their name in the classifier; a saved model keeps none, so its own are missing.
+    unreadable: (name, reason) of files that were to be labeled but cannot be read.
+    before: the session as it was one step ago.
     """
 
     shared: Shared
