@@ -18,7 +18,7 @@ from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.workspace import Workspace
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
-from cplsr.cli.recipes import read_recipe
+from cplsr.cli.options import read_recipe
 from cplsr.files import only_writer
 from cplsr.settings.training import TrainingSettings
 from cplsr.training import loop

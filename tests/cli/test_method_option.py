@@ -15,7 +15,7 @@ from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.adapters.store import read_adapter_info
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
-from cplsr.cli.recipes import read_recipe
+from cplsr.cli.options import read_recipe
 from cplsr.cli.train import last_given, method_settings
 from cplsr.errors import InputError
 from cplsr.methods.registry import METHODS

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cplsr.cli import main
-from cplsr.cli.recipes import read_recipe
+from cplsr.cli.options import read_recipe
 from cplsr.cli.train import Train, parse_adapter_options
 from cplsr.errors import InputError
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from cplsr.cli.evaluate import split_name
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import split_recipe
+from cplsr.cli.options import parse, split_recipe
 from cplsr.cli.terminal import fits, print_plain
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
 from cplsr.declared import between, kinds_of

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cplsr.cli import analyze, evaluate
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import read_recipe
+from cplsr.cli.options import parse, read_recipe
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
 from cplsr.settings.numbers import Seed

@@ -13,8 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import split_recipe
+from cplsr.cli.options import parse, split_recipe
 from cplsr.errors import InputError
 from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings

@@ -27,9 +27,9 @@ TERMS = {
 MOST_HEADS = 12
 SPACE_WORDS = (
     "On embeddings of unit length. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17); the base term is made "
-    "of them (Eq. 14). λ and the term of the sample size are not estimated. The distance from the base tells how easily "
-    "base and target images are told apart. Cosine and shift tell how far the adapter moved the embeddings: the mean "
-    "cosine of an image before and after, and the way of the mean embedding."
+    "of them (Eq. 14). λ and the term of the sample size are not estimated. The distance from the base tells how "
+    "easily base and target images are told apart. Cosine and shift tell how far the adapter moved the embeddings: the "
+    "mean cosine of an image before and after, and the way of the mean embedding."
 )
 UMAP_WORDS = "Each point is an image, each color and shape a class. Only who is near whom has a meaning, not the axes."
 HEADS_WORDS = (
