@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+import cplsr
 from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, split_name
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import WARNING, print_plain
@@ -65,25 +66,23 @@ def run(options: Analyze) -> Analysis:
     """Open domains, backbone and adapter, and measure."""
     if not options.target and options.base is None:
         raise InputError("there is nothing to look at: give --target NAME=FOLDER, or --target digits for a try")
-    from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import check_output
     from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_domain, open_targets
-    from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.data.open import open_targets
 
     check_output(options.out)
     name, source = (None, None) if options.adapter is None else split_name(options.adapter)
     image_size = options.image_size or adapters_image_size([] if source is None else [source])
     targets = open_targets(map(split_name, options.target), strict=options.strict)
-    base = None if options.base is None else open_domain(options.base, strict=options.strict)
-    return analyze(
+    base = None if options.base is None else cplsr.open_domain(options.base, strict=options.strict)
+    return cplsr.analyze(
         open_backbone(options, image_size),
         source,
         targets,
         base,
         AnalysisSettings.of(options, images_per_class=options.images_per_class or None),
         adapter_name=name or (None if source is None else default_adapter_name(source)),
-        cache=EmbeddingCache() if options.cache else None,
+        cache=cplsr.EmbeddingCache() if options.cache else None,
         batch_size=options.batch_size,
         workers=options.workers,
         strict=options.strict,

@@ -11,17 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import cplsr
 from cplsr.cli.options import parse, split_recipe
 from cplsr.errors import InputError
 from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import DecodingSettings, ThreadSettings
 from cplsr.settings.training import TrainingDomains, TrainingSettings, Trains
-
-if TYPE_CHECKING:
-    from cplsr.training.loop import TrainingResult
 
 OWN_METHOD = "cplsr"
 
@@ -93,9 +91,7 @@ def run(options: Train, command: str) -> int:
     import torch
 
     from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_domain
     from cplsr.methods.registry import FULL, find_method, make_objective, trained_kind
-    from cplsr.training.loop import train
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -106,10 +102,10 @@ def run(options: Train, command: str) -> int:
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
     if kind == FULL:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
-    result = train(
+    result = cplsr.train(
         open_backbone(options),
-        open_domain(options.base),
-        None if options.val is None else open_domain(options.val),
+        cplsr.open_domain(options.base),
+        None if options.val is None else cplsr.open_domain(options.val),
         out=options.out,
         adapter=kind,
         adapter_options=adapter_options,
@@ -124,7 +120,7 @@ def run(options: Train, command: str) -> int:
     return 0
 
 
-def _print_result(result: TrainingResult, select: str) -> None:
+def _print_result(result: cplsr.TrainingResult, select: str) -> None:
     if result.already_finished:
         print(f"{result.folder} is finished already; nothing was done.")
     print(

@@ -177,7 +177,7 @@ def _entropy_of(name: str, domain: DomainAnalysis) -> str:
     return line_chart(
         lines,
         title=f"Entropy of attention on {name}",
-        description="; ".join(f"{line.name}: {', '.join(number(y) for _, y in line.points)}" for line in lines),
+        description="; ".join(f"{line.name}: {', '.join(number(point[1]) for point in line.points)}" for line in lines),
         x="layer",
         y="entropy, nats",
         caption=name,
