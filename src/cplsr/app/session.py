@@ -158,8 +158,7 @@ def add_class(session: Session, name: str, files: Sequence[Path]) -> Outcome:
         raise InputError(f"Nothing was added to {name!r}. {reasons}")
     if sum(session.classes.values()) + len(fresh) > limits.examples:
         raise InputError(f"A model takes {limits.examples:,} examples here: remove a class, or drop fewer pictures.")
-    learned = _learn(session, name, fresh)
-    return Outcome(_answered(learned), (*received.remarks(), *repeated))
+    return _step(session, (*received.remarks(), *repeated), **_learned(session, name, fresh))
 
 
 def remove_class(session: Session, name: str) -> Outcome:
@@ -170,14 +169,12 @@ def remove_class(session: Session, name: str) -> Outcome:
     if session.classifier is not None and len(session.classes) > 1:
         classifier = _fork(session.classifier)
         classifier.remove_class(_label(classifier, name))
-    changed = replace(
+    return _step(
         session,
         classifier=classifier,
         examples={picture: example for picture, example in session.examples.items() if picture not in gone},
         queries=tuple(replace(q, corrected=None) if q.corrected == name else q for q in session.queries),
-        before=_snapshot(session),
     )
-    return Outcome(_answered(changed))
 
 
 def classify(session: Session, files: Sequence[Path]) -> Outcome:
@@ -194,13 +191,8 @@ def classify(session: Session, files: Sequence[Path]) -> Outcome:
         with session.shared.lock:
             vectors = classifier.embed(_as_domain(received.pictures))
         queries = tuple(Query(picture, vector) for picture, vector in zip(received.pictures, vectors, strict=True))
-    changed = replace(
-        session,
-        queries=session.queries + queries,
-        unreadable=session.unreadable + received.unreadable,
-        before=_snapshot(session),
-    )
-    return Outcome(_answered(changed), received.remarks())
+    unreadable = session.unreadable + received.unreadable
+    return _step(session, received.remarks(), queries=session.queries + queries, unreadable=unreadable)
 
 
 def correct(session: Session, position: int, name: str) -> Outcome:
@@ -216,18 +208,17 @@ def correct(session: Session, position: int, name: str) -> Outcome:
         raise InputError(f"A model takes {session.shared.limits.examples:,} examples here: remove a class first.")
     queries = list(session.queries)
     queries[position] = replace(query, corrected=name)
-    learned = _learn(session, name, (query.picture,))
-    return Outcome(_answered(replace(learned, queries=tuple(queries))))
+    return _step(session, queries=tuple(queries), **_learned(session, name, (query.picture,)))
 
 
 def clear_answers(session: Session) -> Outcome:
     """Forget the pictures that were labeled; those that became examples stay examples."""
-    return Outcome(replace(session, queries=(), unreadable=(), before=_snapshot(session)))
+    return _step(session, queries=(), unreadable=())
 
 
 def start_over(session: Session) -> Outcome:
     """Go back to how everything was on arrival."""
-    return Outcome(replace(new_session(session.shared), key=session.key, before=_snapshot(session)))
+    return _step(session, classifier=session.shared.start, examples={}, queries=(), unreadable=())
 
 
 def undo(session: Session) -> Outcome:
@@ -269,7 +260,14 @@ def _receive(session: Session, files: Sequence[Path]) -> Received:
     return received
 
 
-def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Session:
+def _step(session: Session, remarks: tuple[str, ...] = (), **changes: Any) -> Outcome:
+    """The session with changes, which can be taken back, and with every picture labeled by the classes it has now."""
+    changed = replace(session, **changes, before=replace(session, before=None))
+    return Outcome(_answered(changed), remarks)
+
+
+def _learned(session: Session, name: str, pictures: tuple[Picture, ...]) -> dict[str, Any]:
+    """What changes in a session when its classifier learns pictures of a class."""
     if session.classifier is None:
         classifier, label = session.shared.new_classifier(), name
     else:
@@ -279,7 +277,7 @@ def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Sessio
         classifier.partial_fit(_as_domain(pictures), [label] * len(pictures))
     added = {picture.name: Example(picture.thumbnail, picture.digest) for picture in pictures}
     session.shared.kept.update(added.values())
-    return replace(session, classifier=classifier, examples={**session.examples, **added}, before=_snapshot(session))
+    return {"classifier": classifier, "examples": {**session.examples, **added}}
 
 
 def _answered(session: Session) -> Session:
@@ -304,10 +302,6 @@ def _fork(classifier: FewShotClassifier) -> FewShotClassifier:
     fork = copy.copy(classifier)
     fork.head_ = copy.deepcopy(classifier.head_)
     return fork
-
-
-def _snapshot(session: Session) -> Session:
-    return replace(session, before=None)
 
 
 def _as_domain(pictures: tuple[Picture, ...]) -> Domain:

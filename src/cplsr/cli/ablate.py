@@ -17,13 +17,13 @@ from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
 from cplsr.cli.terminal import fits, print_plain
 from cplsr.cli.train import Train, parse_adapter_options, parse_options
-from cplsr.declared import between, kinds_of
+from cplsr.declared import kinds_of
 from cplsr.errors import InputError
 from cplsr.files import new_file, only_writer
 from cplsr.records.public import public_command
 from cplsr.report.ablation_table import table_of
 from cplsr.report.tables import Table, table
-from cplsr.settings.ablation import SharedSettings
+from cplsr.settings.ablation import RaySettings, SharedSettings
 from cplsr.settings.numbers import BaseEpisodes, Images, LearningRate, Seed
 from cplsr.settings.training import TrainingSettings
 
@@ -37,7 +37,7 @@ EXIT_FAILED_RUNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Train, SharedSettings):
+class Ablate(Train, SharedSettings, RaySettings):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
@@ -81,15 +81,9 @@ class Ablate(Train, SharedSettings):
 
     engine: Literal["local", "ray"] = "local"
     """One run after the other, or all as tasks of ray."""
-    ray_address: str | None = None
-    """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
-    ray_workers: Annotated[int, between(1, 10_000)] | None = None
-    """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
-    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
-    """GPUs for each run."""
 
 
-NOT_REPEATED = {"shots", *Ablate.__annotations__} - {"target"}
+NOT_REPEATED = {"shots", *Ablate.__annotations__, *kinds_of(RaySettings)} - {"target"}
 """Options that say which runs and where, not how one of them is done."""
 
 
@@ -190,15 +184,14 @@ def tune(options: Ablate, rows: Sequence[AblationRow], workspace: Workspace, out
 
 def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Do the jobs by the engine asked for."""
-    from cplsr.ablation.engines import RayOptions, run_local, run_on_ray
+    from cplsr.ablation.engines import run_local, run_on_ray
     from cplsr.progress import progress_bar
 
     if options.engine == "local":
         yield from run_local(jobs, workspace)
         return
-    ray = RayOptions(options.ray_address, options.ray_workers, options.ray_gpus)
     with progress_bar(len(jobs), "ablation", unit="run") as bar:
-        for outcome in run_on_ray(jobs, workspace.setup, ray):
+        for outcome in run_on_ray(jobs, workspace.setup, options):
             bar.update(1)
             logging.getLogger(__name__).info("%s: %s", outcome.job.run.title, outcome.error or "done")
             yield outcome
