@@ -16,7 +16,7 @@ import tyro
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
 from cplsr.cli.terminal import fits, print_plain
-from cplsr.cli.train import Train, parse_adapter_options, parse_options
+from cplsr.cli.train import Train
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
 from cplsr.files import new_file, only_writer
@@ -116,12 +116,13 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     from cplsr.ablation.run import Job, state_of
     from cplsr.ablation.workspace import Setup, Workspace
 
+    adapter_options, method_options = options.parsed_options()
     rows = read_rows(
         options.rows,
         adapter=options.adapter,
-        adapter_options=parse_adapter_options(options.adapter_options),
+        adapter_options=adapter_options,
         method=options.method,
-        method_options=parse_options(options.method_options, "method", "skip=0.4"),
+        method_options=method_options,
         train=options.train,
     )
     workspace = Workspace(Setup.of(options, targets=tuple(map(split_name, options.target))))

@@ -48,6 +48,11 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     adapter_options: tuple[str, ...] = ()
     """Options of the kind, as name=value: sharing=shared, constraint=mahalanobis, layers=[8,9,10,11], length=4 …"""
 
+    def parsed_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read the options of the adapter, and those of the method."""
+        adapter = parse_options(self.adapter_options, "adapter", "sharing=shared")
+        return adapter, parse_options(self.method_options, "method", "skip=0.4")
+
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
@@ -97,8 +102,8 @@ def run(options: Train, command: str) -> int:
         torch.set_num_threads(options.threads)
     settings = TrainingSettings.of(options)
     method = find_method(options.method)
-    objective = make_objective(method, parse_options(options.method_options, "method", "skip=0.4"), settings)
-    adapter_options = parse_adapter_options(options.adapter_options)
+    adapter_options, method_options = options.parsed_options()
+    objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
     if kind == FULL:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
@@ -128,11 +133,6 @@ def _print_result(result: cplsr.TrainingResult, select: str) -> None:
         f"{result.best_accuracy:.2f} % at its best (episode {result.best_episode}); {result.seconds:.0f} s"
     )
     print(f"the {select} adapter is in {result.folder / 'adapter'}")
-
-
-def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Read options of an adapter; see `parse_options`."""
-    return parse_options(texts, "adapter", "sharing=shared")
 
 
 def parse_options(texts: tuple[str, ...], what: str, example: str) -> dict[str, Any]:
