@@ -141,24 +141,23 @@ def _head_map(heads: tuple[HeadChange, ...], what: str, title: str) -> str:
     )
 
 
+HEADS: dict[str, Callable[[HeadChange], str]] = {
+    "layer": lambda head: str(head.layer),
+    "head": lambda head: str(head.head),
+    "‖C − I‖": lambda head: number(head.distance, 3),
+    "singular values": lambda head: f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
+    "condition": lambda head: significant(head.condition),
+    "asymmetry": lambda head: number(head.asymmetry, 3),
+    "entropy change": lambda head: number(head.entropy_change, 3, sign=True),
+}
+
+
 def heads_table(heads: tuple[HeadChange, ...]) -> Table:
     """The heads that changed most."""
     ranked = sorted(heads, key=lambda head: -head.distance)[:MOST_HEADS]
-    rows = [
-        (
-            str(head.layer),
-            str(head.head),
-            number(head.distance, 3),
-            f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
-            significant(head.condition),
-            number(head.asymmetry, 3),
-            number(head.entropy_change, 3, sign=True),
-        )
-        for head in ranked
-    ]
     more = f"The first {len(ranked)} of {len(heads)} heads." if len(ranked) < len(heads) else ""
-    columns = ("layer", "head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
-    return table("Heads that changed most", columns, rows, more)
+    rows = [tuple(write(head) for write in HEADS.values()) for head in ranked]
+    return table("Heads that changed most", HEADS, rows, more)
 
 
 def _entropy(analysis: Analysis) -> str:
@@ -221,22 +220,22 @@ def _cost_curve(costs: tuple[CostRow, ...], what: str, name: str) -> str:
     )
 
 
+COSTS: dict[str, Callable[[CostRow], str]] = {
+    "adapter": lambda entry: entry.adapter,
+    "image size": lambda entry: f"{entry.image_size:,}",
+    "tokens": lambda entry: f"{entry.tokens:,}",
+    "parameters": lambda entry: f"{entry.parameters:,.0f}",
+    "GFLOPs per image": lambda entry: number(entry.flops / 1e9, 3),
+    "ms per image": lambda entry: "" if entry.seconds is None else significant(1000 * entry.seconds),
+}
+
+
 def cost_table(costs: tuple[CostRow, ...]) -> Table:
     """Every adapter at every image size; times only where some were measured."""
-    columns = ("adapter", "image size", "tokens", "parameters", "GFLOPs per image", "ms per image")
-    rows = [
-        (
-            entry.adapter,
-            f"{entry.image_size:,}",
-            f"{entry.tokens:,}",
-            f"{entry.parameters:,.0f}",
-            number(entry.flops / 1e9, 3),
-            "" if entry.seconds is None else significant(1000 * entry.seconds),
-        )
-        for entry in costs
-    ]
-    shown = len(columns) if any(entry.seconds is not None for entry in costs) else -1
-    return table("What adapters cost in a forward pass", columns[:shown], [row[:shown] for row in rows])
+    timed = any(entry.seconds is not None for entry in costs)
+    columns = {name: write for name, write in COSTS.items() if timed or name != "ms per image"}
+    rows = [tuple(write(entry) for write in columns.values()) for entry in costs]
+    return table("What adapters cost in a forward pass", columns, rows)
 
 
 SUBJECTS: tuple[tuple[str, str, str, Callable[[Analysis], str]], ...] = (
