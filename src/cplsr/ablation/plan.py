@@ -23,17 +23,6 @@ OWN_RATE = ", own rate"
 
 _PER_RUN = frozenset({"shot", "seed"})
 _OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options"})
-_KINDS: dict[str, Any] = {
-    **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
-    "adapter": str,
-    "adapter_options": dict[str, Any],
-    "method": str,
-    "method_options": dict[str, Any],
-    "train": Trains,
-    "adapt": Annotated[int, between(0, 1_000_000)],
-    "adapt_options": dict[str, Any],
-    "lr_own": LearningRate,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +38,17 @@ class Candidate:
     adapter_options: dict[str, Any] = field(default_factory=dict)
     method: str = OWN.name
     method_options: dict[str, Any] = field(default_factory=dict)
-    adapt: int = 0
+    adapt: Annotated[int, between(0, 1_000_000)] = 0
     adapt_options: dict[str, Any] = field(default_factory=dict)
+
+
+_KINDS: dict[str, Any] = {
+    **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
+    **kinds_of(Candidate),
+    "train": Trains,
+    "lr_own": LearningRate,
+}
+"""What a row of a recipe may set, and of which types."""
 
 
 @dataclass(frozen=True, kw_only=True)
