@@ -37,7 +37,7 @@ EXIT_FAILED_RUNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Train, SharedSettings, RaySettings):
+class Ablate(RaySettings, Train, SharedSettings):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
