@@ -20,9 +20,14 @@ def parse(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mappi
 
     Nothing is checked before arguments and recipe are put together: one may put right what the other lacks.
     """
+    return cls(**vars(parse_unchecked(cls, verb, arguments, recipe or {})))
+
+
+def parse_unchecked(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mapping[str, Any]) -> Any:
+    """The same before anything is checked but types."""
     free: Any = type(cls.__name__, (cls,), {"__post_init__": lambda self: None, "__doc__": cls.__doc__})
     default = {"default": free(**recipe)} if recipe else {}
-    return cls(**vars(tyro.cli(free, args=arguments, prog=f"cplsr {verb}", **default)))
+    return tyro.cli(free, args=arguments, prog=f"cplsr {verb}", **default)
 
 
 def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, Any], list[str]]:

@@ -9,12 +9,11 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import cplsr
-from cplsr.cli.options import parse, split_recipe
+from cplsr.cli.options import parse, parse_unchecked, split_recipe
 from cplsr.errors import InputError
 from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
@@ -57,29 +56,17 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
     recipe, rest = split_recipe(Train, arguments)
-    options = parse(Train, "train", rest, {**method_settings(recipe, rest), **recipe})
-    return run(options, public_command(["cplsr", "train", *arguments]))
+    return run(parse_train(rest, recipe), public_command(["cplsr", "train", *arguments]))
 
 
-def method_settings(recipe: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The settings that the chosen method brings, named by unparsed arguments or by the recipe; our own brings none."""
-    name = last_given("--method", arguments) or recipe.get("method", OWN_METHOD)
-    if name == OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
-        return {}
-    from cplsr.methods.registry import find_method, starting_settings
+def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:
+    """Parse the options; a method other than our own brings settings that hold where neither source gives any."""
+    given, brought = parse_unchecked(Train, "train", arguments, recipe), {}
+    if given.method != OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
+        from cplsr.methods.registry import find_method, starting_settings
 
-    return starting_settings(find_method(name), last_given("--train", arguments) or recipe.get("train", "auto"))
-
-
-def last_given(flag: str, arguments: Sequence[str]) -> str | None:
-    """Find the last value of an option among unparsed arguments, given as `--name value` or `--name=value`."""
-    value = None
-    for argument, following in pairwise([*arguments, ""]):
-        if argument == flag:
-            value = following
-        elif argument.startswith(f"{flag}="):
-            value = argument.removeprefix(f"{flag}=")
-    return value or None
+        brought = starting_settings(find_method(given.method), given.train)
+    return parse(Train, "train", arguments, {**brought, **recipe})
 
 
 def run(options: Train, command: str) -> int:
