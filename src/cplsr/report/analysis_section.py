@@ -82,7 +82,8 @@ def bound_table(analysis: Analysis) -> Table:
         for shot in domain.before.bound:
             figures = (_before_after(domain, partial(_term, shot, term)) for term in TERMS)
             rows.append((name, str(shot), *figures))
-    most = f", of at most {analysis.settings['way'] - 1} at this way," if "way" in analysis.settings else ""
+    way = analysis.settings.get("way")
+    most = f", of at most {way - 1} at this way," if isinstance(way, int) else ""
     caption = f"A base term of 1 or more{most} bounds nothing: read it as a comparison."
     title = "Terms of the generalization bound (Eq. 14-17)" + _stages(analysis)
     return table(title, ("domain", "shot", *TERMS.values()), rows, caption)
