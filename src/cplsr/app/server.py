@@ -15,7 +15,6 @@ from typing import Any
 
 from cplsr.app.session import Shared
 from cplsr.errors import InputError
-from cplsr.files import only_writer
 
 HERE = Path(__file__).parent
 GRACE_SECONDS = 1
@@ -117,13 +116,32 @@ def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: 
 def sweep() -> None:
     """Remove folders that servers of this user left behind when they were killed; a living one holds its folder."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError, InputError):
+        with suppress(OSError):
             status = folder.lstat()
-            ours = os.name != "posix" or status.st_uid == os.getuid()
-            # A server that is just starting does not hold its folder yet.
-            if ours and stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime >= NEW_SECONDS:
-                with only_writer(folder):
+            if not stat.S_ISDIR(status.st_mode) or time.time() - status.st_mtime < NEW_SECONDS:
+                continue  # a server that is just starting does not hold its folder yet
+            with _held(folder) as held:
+                if held and status.st_uid == os.getuid():
                     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether the folder could be locked; the lock ends with the block, or with the process, however that ends."""
+    if os.name != "posix":
+        yield False
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -134,7 +152,7 @@ def private_folder() -> Iterator[Path]:
     """
     with (
         tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name,
-        only_writer(Path(name)),
+        _held(Path(name)),
     ):
         folder = Path(name).resolve()
         wanted = {"GRADIO_TEMP_DIR": str(folder), "GRADIO_ANALYTICS_ENABLED": "False"}
