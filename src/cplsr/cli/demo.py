@@ -126,7 +126,7 @@ def look_inside(options: Demo, result: cplsr.TrainingResult, console: Console) -
             target=TARGETS,
             adapter=f"{METHOD}={result.folder}",
             images_per_class=0,
-            attention_images=1,
+            attention=1,
             entropy_images=ENTROPY_IMAGES,
             seed=options.seed,
             out=out,
