@@ -10,9 +10,8 @@ from PIL import Image
 from cplsr import attach, detach, load_adapter, save_adapter
 from cplsr.analysis import analyze as module
 from cplsr.analysis.analyze import file_stems, one_class_after_another
-from cplsr.analysis.bound import NOT_ESTIMATED, bound_terms, proxy_distance, unit_moments
+from cplsr.analysis.bound import NOT_ESTIMATED, bound_terms, proxy_distance, unit_moments, within_between
 from cplsr.analysis.drift import drift
-from cplsr.analysis.spread import within_between
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain

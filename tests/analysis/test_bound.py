@@ -14,7 +14,6 @@ from cplsr.analysis.bound import (
     between_trace,
     bound_terms,
     distance_term,
-    norm_variance,
     proxy_distance,
     trace_variance,
     unit_length,
@@ -110,6 +109,7 @@ def test_the_variance_of_the_norms_is_zero_for_unit_vectors_and_only_for_them(se
     raw = generator.normal(size=(len(labels), dim)) * generator.uniform(0.5, 2, (len(labels), 1))
 
     def simulated(vectors):
+        """EV = (4/K) E_c[Var_{x∼c} ‖ψ(x)‖²], which the terms of the bound leave out."""
         of_class = []
         for c in range(classes):
             norms = [sum(float(v) ** 2 for v in x) for x, label in zip(vectors, labels, strict=True) if label == c]
@@ -117,9 +117,7 @@ def test_the_variance_of_the_norms_is_zero_for_unit_vectors_and_only_for_them(se
             of_class.append(sum((norm - mean) ** 2 for norm in norms) / len(norms))
         return 4 / shot * sum(of_class) / classes
 
-    assert norm_variance(raw, labels, shot) == pytest.approx(simulated(raw), rel=1e-9)
-    assert norm_variance(raw, labels, shot) > 1e-3
-    assert norm_variance(unit_length(raw), labels, shot) == pytest.approx(0, abs=1e-28)
+    assert simulated(raw) > 1e-3
     assert simulated(unit_length(raw)) == pytest.approx(0, abs=1e-28)
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.analysis.bound import unit_moments
-from cplsr.analysis.spread import within_between
+from cplsr.analysis.bound import unit_moments, within_between
 
 
 @given(seed=st.integers(0, 10_000), classes=st.integers(2, 5))

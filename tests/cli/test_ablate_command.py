@@ -18,8 +18,9 @@ from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.workspace import Workspace
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
-from cplsr.cli.recipes import read_recipe
+from cplsr.cli.options import read_recipe
 from cplsr.files import only_writer
+from cplsr.settings.ablation import RaySettings
 from cplsr.settings.training import TrainingSettings
 from cplsr.training import loop
 
@@ -244,7 +245,7 @@ def test_ray_is_asked_as_the_options_say(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(engines, "run_on_ray", instead)
     words = ["--engine", "ray", "--ray-workers", "2", "--ray-gpus", "0.5", "--ray-address", "auto"]
     assert ablate(recipe, tmp_path / "out", "--only", "frozen", *words) == 0
-    assert asked == [engines.RayOptions(address="auto", workers=2, gpus=0.5)]
+    assert RaySettings.of(*asked) == RaySettings(ray_address="auto", ray_workers=2, ray_gpus=0.5)
     assert "frozen, 2-shot, seed 0: done" in capsys.readouterr().err
     assert "--ray" not in record(tmp_path / "out", "frozen-2shot-seed0")["command"]
 

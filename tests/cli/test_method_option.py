@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.adapters.store import read_adapter_info
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
-from cplsr.cli.recipes import read_recipe
-from cplsr.cli.train import last_given, method_settings
+from cplsr.cli.options import read_recipe
+from cplsr.cli.train import parse_train
 from cplsr.errors import InputError
 from cplsr.methods.registry import METHODS
 from cplsr.settings.training import TrainingSettings
@@ -122,13 +123,18 @@ def test_wrong_options_are_a_sentence(recipe, tmp_path, capsys, words, said):
 
 
 def test_the_method_is_found_wherever_it_is_said():
-    assert last_given("--method", ["--lr", "1", "--method", "pmf"]) == "pmf"
-    assert last_given("--method", ["--method=fwt", "--method-options", "a=1"]) == "fwt"
-    assert last_given("--method", ["--method", "pmf", "--method", "fwt"]) == "fwt"
-    assert last_given("--method", ["--method"]) is None
-    assert method_settings({}, []) == {}
-    assert method_settings({"method": "pmf"}, ["--method", "cplsr"]) == {}
-    assert method_settings({"method": "pmf", "train": "adapter"}, []) == {"sst": False, "pe": False}
+    assert parse_train(["--lr", "1", "--method", "pmf"], {}).method == "pmf"
+    assert parse_train(["--method=fwt", "--method-options", "strength=1"], {}).method == "fwt"
+    assert parse_train(["--method", "pmf", "--method", "fwt"], {}).method == "fwt"
+    own = parse_train([], {})
+    assert own == parse_train(["--method", "cplsr"], {"method": "pmf"})
+    assert own.sst
+    assert own.pe
+    brought = parse_train([], {"method": "pmf", "train": "adapter"})
+    assert brought == replace(own, method="pmf", train="adapter", sst=False, pe=False)
+    assert parse_train(["--way", "80", "--method", "pmf"], {}).way == 80  # it has no pseudo-episodes
+    assert parse_train(["--pe"], {"method": "pmf", "train": "adapter"}) == replace(brought, pe=True)
+    assert parse_train([], {"method": "pmf", "train": "adapter", "sst": True}) == replace(brought, sst=True)
 
 
 def test_importing_the_commands_and_asking_for_help_loads_nothing_heavy():

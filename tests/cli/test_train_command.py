@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from cplsr.cli import main
-from cplsr.cli.recipes import read_recipe
-from cplsr.cli.train import Train, parse_adapter_options
+from cplsr.cli.options import read_recipe
+from cplsr.cli.train import Train, parse_options
 from cplsr.errors import InputError
 
 RECIPES = [
@@ -142,6 +142,6 @@ def test_wrong_options_are_a_sentence(checkpoint_file, tmp_path, monkeypatch, ca
 def test_adapter_options_are_read_as_what_they_look_like():
     texts = ("sharing=shared", "layers=[1,2]", "length=4", "residual=true", "alpha=2.5")
     expected = {"sharing": "shared", "layers": [1, 2], "length": 4, "residual": True, "alpha": 2.5}
-    assert parse_adapter_options(texts) == expected
+    assert parse_options(texts, "adapter", "sharing=shared") == expected
     with pytest.raises(InputError):
-        parse_adapter_options(("=3",))
+        parse_options(("=3",), "adapter", "sharing=shared")

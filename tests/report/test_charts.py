@@ -14,8 +14,7 @@ from cplsr.report.bars import Bar, bar_chart
 from cplsr.report.differences import before_after_chart, difference_chart
 from cplsr.report.figures import figure, figures, shorten, swatches
 from cplsr.report.heat_map import MANY, SHADES, heat_map, shade
-from cplsr.report.lines import Line, line_chart, moving_mean
-from cplsr.report.reliability import reliability_chart
+from cplsr.report.lines import Line, line_chart, moving_mean, reliability_chart
 from cplsr.report.scatter import SHAPES, scatter_chart, scatter_legend
 
 HOSTILE = '</svg><script>alert("1")</script>&'
@@ -124,7 +123,7 @@ def test_a_curve_goes_through_its_points():
 
 
 def test_the_band_is_as_wide_as_the_interval():
-    drawn = draw_lines([Line("a", ((0.0, 5.0), (1.0, 5.0)), half_widths=(1.0, 2.0))])
+    drawn = draw_lines([Line("a", ((0.0, 5.0, 1.0), (1.0, 5.0, 2.0)))])
     (_, low0), (_, low1), (_, high1), (_, high0) = path_points(find(drawn, "path", "band")[0])
     assert (low1 - high1) == pytest.approx(2 * (low0 - high0), abs=0.3)
 

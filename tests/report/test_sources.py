@@ -10,8 +10,7 @@ from cplsr.errors import InputError
 from cplsr.records.analysis import Analysis
 from cplsr.records.public import public_path
 from cplsr.records.results import Results
-from cplsr.report.material import Ablation, Training
-from cplsr.report.sources import gather
+from cplsr.report.sources import Ablation, Training, gather
 
 
 @pytest.fixture

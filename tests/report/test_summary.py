@@ -8,7 +8,7 @@ from oracles import report_inputs
 from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.records.run import TrainingRun, read_metrics
 from cplsr.report.estimates import average_difference
-from cplsr.report.material import Material, Training
+from cplsr.report.sources import Material, Training
 from cplsr.report.summary import duration, evaluation_words, gain_words, remarks, tiles, training_words
 
 

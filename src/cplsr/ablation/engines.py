@@ -15,6 +15,7 @@ from cplsr.ablation.run import Job, perform
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.errors import InputError
 from cplsr.files import UnwritableError
+from cplsr.settings.ablation import RaySettings
 
 OBJECT_STORE = 100 * 2**20
 """Bytes of shared memory for a local ray: tasks exchange only names and sentences."""
@@ -32,26 +33,8 @@ class Outcome:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class RayOptions:
-    """How ray is used.
-
-    Attributes:
-        address: Of an existing cluster. Default: the variable RAY_ADDRESS, else a cluster of this machine alone.
-        workers: Jobs at a time on such a local cluster. Default: one for every core.
-        gpus: How many every job asks for.
-    """
-
-    address: str | None = None
-    workers: int | None = None
-    gpus: float = 0.0
-
-
 def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
-    """Do one job after the other; one that fails does not keep the others from running.
-
-    Yields:
-        The outcome of each job as it ends.
+    """Do one job after the other, and tell of each as it ends; one that fails does not keep the others from running.
 
     Raises:
         InputError: If a target cannot be measured, before anything is trained.
@@ -66,18 +49,10 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
         yield _outcome(job, workspace)
 
 
-def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RayOptions) -> Iterator[Outcome]:
-    """Do all jobs as tasks of ray; what they share is made first, by one task.
+def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RaySettings) -> Iterator[Outcome]:
+    """Do all jobs as tasks of ray, and tell of each as it ends; what they share is made first, by one task.
 
     Workers write their files themselves: the ablation's folder and the cache must be on a disk they all see.
-
-    Args:
-        jobs: The jobs.
-        setup: What all of them share.
-        options: Which cluster, and how much of it.
-
-    Yields:
-        The outcome of each job as it ends.
 
     Raises:
         InputError: If ray is not installed or not reachable, or a target cannot be measured.
@@ -87,7 +62,7 @@ def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RayOptions) -> Iterat
     ray = import_ray()
     cpus = setup.threads or 1
     with _cluster(ray, options, cpus):
-        remote = ray.remote(num_cpus=cpus, num_gpus=options.gpus, max_retries=0)
+        remote = ray.remote(num_cpus=cpus, num_gpus=options.ray_gpus, max_retries=0)
         _log.info("making what all runs share")
         try:
             ray.get(remote(_prepare_here).remote(list(jobs), setup))
@@ -120,9 +95,9 @@ def import_ray() -> Any:
 
 
 @contextmanager
-def _cluster(ray: Any, options: RayOptions, cpus: int) -> Iterator[None]:
+def _cluster(ray: Any, options: RaySettings, cpus: int) -> Iterator[None]:
     """Connected to ray; afterwards disconnected, and a local cluster is ended."""
-    address = options.address or os.environ.get("RAY_ADDRESS")
+    address = options.ray_address or os.environ.get("RAY_ADDRESS")
     if ray.is_initialized():
         yield
         return
@@ -137,7 +112,7 @@ def _cluster(ray: Any, options: RayOptions, cpus: int) -> Iterator[None]:
                 "give another --ray-address"
             ) from error
     else:
-        workers = options.workers or max(1, (os.cpu_count() or 1) // cpus)
+        workers = options.ray_workers or max(1, (os.cpu_count() or 1) // cpus)
         ray.init(
             address="local",
             num_cpus=workers * cpus,

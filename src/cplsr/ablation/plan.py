@@ -23,49 +23,40 @@ OWN_RATE = ", own rate"
 
 _PER_RUN = frozenset({"shot", "seed"})
 _OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options"})
-_KINDS: dict[str, Any] = {
-    **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
-    "adapter": str,
-    "adapter_options": dict[str, Any],
-    "method": str,
-    "method_options": dict[str, Any],
-    "train": Trains,
-    "adapt": Annotated[int, between(0, 1_000_000)],
-    "adapt_options": dict[str, Any],
-    "lr_own": LearningRate,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is compared in an ablation: an adapter trained by a method.
+    """What is compared in an ablation: an adapter trained by a method, each with its options.
 
-    Attributes:
-        adapter: A kind of adapter, or `frozen` for the backbone as it is, which needs no training.
-        adapter_options: Options of that kind.
-        method: The method that trains it.
-        method_options: Options of the method.
-        adapt: On how many episodes of each target the method adapts to the support set; 0: every episode is measured
-            by prototypes.
-        adapt_options: Options of that adaptation.
+    adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
+    adapt: on how many episodes of each target the method adapts to the support set; 0: every episode is measured by
+        prototypes.
     """
 
     adapter: str
     adapter_options: dict[str, Any] = field(default_factory=dict)
     method: str = OWN.name
     method_options: dict[str, Any] = field(default_factory=dict)
-    adapt: int = 0
+    adapt: Annotated[int, between(0, 1_000_000)] = 0
     adapt_options: dict[str, Any] = field(default_factory=dict)
+
+
+_KINDS: dict[str, Any] = {
+    **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
+    **kinds_of(Candidate),
+    "train": Trains,
+    "lr_own": LearningRate,
+}
+"""What a row of a recipe may set, and of which types."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AblationRow(Candidate):
     """One line of the table: a candidate, and the training settings that differ from the common ones.
 
-    Attributes:
-        name: What the line is called.
-        overrides: The settings that the row's method brings, and over them those of the row itself.
-        lr_own: The learning rate that suits this row, for comparisons that give every row its own.
+    overrides: the settings that the row's method brings, and over them those of the row itself.
+    lr_own: the learning rate that suits this row, for comparisons that give every row its own.
     """
 
     name: str
@@ -75,12 +66,7 @@ class AblationRow(Candidate):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Candidate):
-    """One row at one shot and seed.
-
-    Attributes:
-        row: The name of the row.
-        settings: The settings of the training, with shot and seed.
-    """
+    """The row of that name at one shot and seed, which stand in the settings of its training."""
 
     row: str
     settings: TrainingSettings
@@ -129,15 +115,9 @@ def read_rows(
     method_options: Mapping[str, Any] | None = None,
     train: str = "auto",
 ) -> list[AblationRow]:
-    """Make rows of the tables of a recipe.
+    """Make rows of the tables of a recipe, which are settings by the name of the row.
 
-    Args:
-        tables: Settings by the name of the row.
-        adapter: The adapter of rows that name none.
-        adapter_options: Options of that adapter.
-        method: The method of rows that name none.
-        method_options: Options of that method.
-        train: What learns in rows that do not say so.
+    The adapter and the method with their options, and what learns, are those of rows that name none.
 
     Raises:
         InputError: If there is no row, a name is misspelt, a value of a wrong kind, or two rows would share files.
@@ -177,8 +157,8 @@ def plan_runs(
     Args:
         rows: The rows.
         common: Settings of all rows, where a row says nothing else; its shot and seed are replaced.
-        shots: Shots to train and measure at.
-        seeds: Seeds of the trainings.
+        shots: To train and measure at.
+        seeds: Of the trainings.
         rates: Train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is
             trained at the shared one; where a row has one, the name of its runs ends with `, own rate`.
         own_rates: Rates by row name, which stand in for the rows' `lr_own`.

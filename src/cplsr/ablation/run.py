@@ -36,14 +36,10 @@ State = Literal["finished", "begun", "not begun"]
 
 @dataclass(frozen=True)
 class Job:
-    """A run with everything that is needed to do it, also on another machine.
+    """A run with everything that is needed to do it in a folder, also on another machine.
 
-    Attributes:
-        run: What is trained and measured.
-        setup: What it shares with other runs.
-        folder: Where it is trained.
-        record: The file that is written when it is measured, last of all; `None`: it is trained only.
-        command: The one command that repeats this run, for the record.
+    record: the file that is written when it is measured, last of all; `None`: it is trained only.
+    command: the one that repeats this run, for the record.
     """
 
     run: Run
@@ -138,11 +134,7 @@ def train_run(job: Job, workspace: Workspace) -> TrainingResult:
 
 
 def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
-    """Measure the frozen backbone and the run on the same episodes of every target.
-
-    Returns:
-        The results, and how many seconds one episode takes, where that can be said.
-    """
+    """Measure the frozen backbone and the run on the same episodes; tell the seconds of an episode, where known."""
     setup, run = workspace.setup, job.run
     shared: dict[str, Any] = {
         "settings": setup.evaluation(run.settings),
@@ -176,8 +168,7 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
 def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
     """Time one target episode by prototypes: its images through the backbone, the fastest of three times.
 
-    Returns:
-        Seconds; `None` where the images do not fit into memory at once.
+    `None` where the images do not fit into memory at once.
     """
     size = backbone.image_size
     images = torch.zeros(run.settings.way * (run.settings.shot + query), 3, size, size, dtype=torch.uint8)

@@ -113,9 +113,7 @@ class Workspace:
     def fill_caches(self, runs: Iterable[Run], *, targets: bool = True) -> None:
         """Make everything that several runs need, so that runs that start together do not all make it at once.
 
-        Args:
-            runs: The runs.
-            targets: Whether to embed the target domains with the frozen backbone, too.
+        With `targets` the target domains are embedded by the frozen backbone, too.
         """
         alone, size, workers = Processes(), self.backbone.image_size, self.setup.workers
         done: set[tuple[object, ...]] = set()

@@ -21,11 +21,18 @@ from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.store import load_adapter, read_adapter_info
 from cplsr.analysis.attention import AttentionEntropy, attention_entropy, cls_attention
 from cplsr.analysis.attention_view import attention_picture
-from cplsr.analysis.bound import NOT_ESTIMATED, PROXY_FOLDS, PROXY_IMAGES, bound_terms, proxy_distance, unit_moments
+from cplsr.analysis.bound import (
+    NOT_ESTIMATED,
+    PROXY_FOLDS,
+    PROXY_IMAGES,
+    bound_terms,
+    proxy_distance,
+    unit_moments,
+    within_between,
+)
 from cplsr.analysis.cost import cost_rows
 from cplsr.analysis.drift import drift
 from cplsr.analysis.spectra import head_changes
-from cplsr.analysis.spread import within_between
 from cplsr.analysis.umap_view import make_panel, require_umap
 from cplsr.data.decode import decode
 from cplsr.environment import installed_version, versions

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Float64
-from torch import Tensor, nn
+from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints
@@ -15,6 +17,7 @@ from cplsr.backbones.families import Block
 from cplsr.errors import InputError
 
 See = Callable[[int, Float[Tensor, "batch heads rows tokens"]], None]
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 IMAGES_AT_A_TIME = 8
 """Attention maps take tokens² numbers per head and image, so that few images go together."""
@@ -84,32 +87,17 @@ class _Observed(BlockPoints):
 
     def __init__(self, inner: BlockPoints, see: See) -> None:
         super().__init__()
-        self.inner = inner
-        self.see = see
+        self.inner, self.see = inner, see
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
-        """Observe what the adapter settles to."""
-        return _Observed(self.inner.prepared(blocks), self.see)
+        """What the adapter prepares, but for the attention."""
+        points = copy.copy(self.inner.prepared(blocks))
+        points.attend = partial(self._attend, points.attend)  # type: ignore[method-assign]
+        return points
 
-    def enter(self, layer: int, tokens: Tensor) -> Tensor:
-        """As the adapter does."""
-        return self.inner.enter(layer, tokens)
-
-    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
-        """As the adapter does."""
-        return self.inner.query(layer, projection, x)
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def _attend(self, attend: Attend, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The adapter's attention of the unit vectors, which is the map itself; shown, then applied to the values."""
         unit_vectors = torch.eye(keys.shape[-2], dtype=keys.dtype, device=keys.device).expand(*keys.shape[:2], -1, -1)
-        maps = self.inner.attend(layer, queries, keys, unit_vectors)
+        maps = attend(layer, queries, keys, unit_vectors)
         self.see(layer, maps)
         return maps @ values
-
-    def attention_branch(self, layer: int, y: Tensor) -> Tensor:
-        """As the adapter does."""
-        return self.inner.attention_branch(layer, y)
-
-    def mlp_branch(self, layer: int, y: Tensor) -> Tensor:
-        """As the adapter does."""
-        return self.inner.mlp_branch(layer, y)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
 from numpy import ndarray
@@ -39,14 +37,18 @@ def attention_picture(
     canvas = Image.new("RGB", (width, len(stages) * (tile + CAPTION + GAP) + GAP), BACKGROUND)
     draw = ImageDraw.Draw(canvas)
     font = ImageFont.load_default(size=11)
+
+    def place(picture: Image.Image, left: int, top: int, caption: str) -> None:
+        canvas.paste(picture, (left, top))
+        draw.text((left, top + tile + 1), caption, fill=INK, font=font)
+
     for row, (stage, maps) in enumerate(stages):
         top = GAP + row * (tile + CAPTION + GAP)
-        _place(canvas, draw, font, photo, (GAP, top), f"{stage} training")
+        place(photo, GAP, top, f"{stage} training")
         for head in range(heads):
             largest = max(float(stage_maps[head].max()) for _, stage_maps in stages)
             tile_image = overlay(photo, maps[head].float().cpu().numpy() / (largest or 1.0))
-            left = GAP + (head + 1) * (tile + GAP)
-            _place(canvas, draw, font, tile_image, (left, top), f"head {head}")
+            place(tile_image, GAP + (head + 1) * (tile + GAP), top, f"head {head}")
     return canvas
 
 
@@ -62,11 +64,3 @@ def heat_colors(strength: Float32[ndarray, "height width"]) -> UInt8[ndarray, "h
     stops = np.linspace(0, 1, len(RAMP))
     channels = [np.interp(strength, stops, [color[channel] for color in RAMP]) for channel in range(3)]
     return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
-
-
-def _place(
-    canvas: Image.Image, draw: ImageDraw.ImageDraw, font: Any, tile: Image.Image, corner: tuple[int, int], caption: str
-) -> None:
-    left, top = corner
-    canvas.paste(tile, corner)
-    draw.text((left, top + tile.height + 1), caption, fill=INK, font=font)

@@ -2,7 +2,8 @@
 
 Everything is on embeddings of length one, ψ̃ = ψ/‖ψ‖, with population moments and all classes of equal weight:
 μ_c and Σ_c of class c, μ the mean of the μ_c, Σ their covariance (between classes), Σ_τ the mean of the Σ_c (within).
-Only traces of the covariances occur, so no covariance matrix is ever formed.
+Only traces of the covariances occur, so no covariance matrix is ever formed. The term EV of the supplement, the spread
+of the norms within classes, is zero for embeddings of length one.
 """
 
 from __future__ import annotations
@@ -86,6 +87,15 @@ def within_trace(moments: UnitMoments) -> float:
     return float(moments.traces.mean())
 
 
+def within_between(moments: UnitMoments) -> float:
+    """tr Σ_τ / tr Σ: how tight classes are compared with how far apart they lie; smaller is better separated.
+
+    Infinite where all class means coincide.
+    """
+    between = between_trace(moments)
+    return within_trace(moments) / between if between > 0 else float("inf")
+
+
 def trace_variance(moments: UnitMoments, shot: int) -> float:
     """V_tr = (4/K + 2/K²) Var_c[tr Σ_c] (Eq. 15)."""
     _check_shot(shot)
@@ -103,16 +113,6 @@ def within_variance(moments: UnitMoments, shot: int) -> float:
 def distance_term(moments: UnitMoments) -> float:
     """Ed² = E_{y≠c} ‖μ_y − μ_c‖⁴ (Eq. 17)."""
     return _mean_over_pairs(np.square(_squared_distances(moments.means)))
-
-
-def norm_variance(vectors: Vectors, labels: Labels, shot: int) -> float:
-    """EV = (4/K) E_c[Var_{x∼c} ‖ψ(x)‖²] of the vectors as given (supplement, "Theoretical Analysis of LSR").
-
-    With `unit_length` vectors every norm is one and this is zero, which is why the other terms leave it out.
-    """
-    _check_shot(shot)
-    squares = np.square(vectors.astype(np.float64)).sum(axis=1)
-    return float(4 / shot * np.mean([squares[labels == label].var() for label in np.unique(labels)]))
 
 
 def base_term(between: float, denominator: float, *, way: int) -> float:

@@ -1,4 +1,4 @@
-"""What adapters cost against the size of the image: parameters, operations by formula, measured time.
+"""What adapters cost against the size of the image: parameters, operations, measured time.
 
 An operation is a multiplication or an addition, so that a product of (a, b) and (b, c) counts 2abc. Counted are the
 products of matrices, and the n² factors of AttnScale; norms, softmax and additions are left out on all sides.
@@ -10,130 +10,51 @@ import copy
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from cplsr.adapters.base import Shape
+from cplsr.adapters.base import Adapter, Shape
 from cplsr.adapters.kinds import make_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.progress import progress_bar
 from cplsr.records.analysis import CostRow
+from cplsr.records.results import FROZEN
 
-FROZEN = "frozen"
 IMAGE_SIZES = (112, 224, 384, 448)
 PROMPT_LENGTHS = (1, 2, 4, 8)
+VARIANTS: dict[str, tuple[str, dict[str, Any]] | None] = {
+    FROZEN: None,
+    "coalescent": ("coalescent", {"sharing": "per_head"}),
+    "coalescent shared": ("coalescent", {"sharing": "shared"}),
+    "attn_scale": ("attn_scale", {}),
+    **{f"soft_prompts {length}": ("soft_prompts", {"length": length}) for length in PROMPT_LENGTHS},
+}
+"""Kind and options of the adapters whose cost is told, by their name in tables."""
 
 
-@dataclass(frozen=True)
-class Variant:
-    """An adapter whose cost is measured: its name in tables, kind and options; no kind is the frozen backbone."""
+def forward_flops(backbone: Backbone, images: int = 1) -> int:
+    """Count the operations of one forward pass of a batch, with whatever adapter is on the backbone.
 
-    name: str
-    kind: str | None = None
-    shared: bool = False
-    length: int = 0
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the adapter of this kind."""
-        if self.kind == "coalescent":
-            return {"sharing": "shared" if self.shared else "per_head"}
-        return {"length": self.length} if self.kind == "soft_prompts" else {}
-
-
-VARIANTS = (
-    Variant(FROZEN),
-    Variant("coalescent", "coalescent"),
-    Variant("coalescent shared", "coalescent", shared=True),
-    Variant("attn_scale", "attn_scale"),
-    *(Variant(f"soft_prompts {length}", "soft_prompts", length=length) for length in PROMPT_LENGTHS),
-)
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What the cost of a vision transformer depends on.
-
-    mlp_weights: entries of all matrices of one MLP. prefix: tokens before the patches.
-    class_row_only: whether the last block is computed for the class token alone.
+    Only shapes pass through a copy that holds no numbers. C is folded into the query projection once per pass, not
+    once per image; merged, it costs nothing at all.
     """
-
-    layers: int
-    heads: int
-    dim: int
-    mlp_weights: int
-    patch_size: int
-    prefix: int
-    rotary: bool
-    class_row_only: bool
-
-    @classmethod
-    def of(cls, backbone: Backbone) -> Architecture:
-        """The architecture of a loaded backbone."""
-        mlp = backbone.blocks[0].mlp
-        return cls(
-            layers=backbone.layers,
-            heads=backbone.heads,
-            dim=backbone.dim,
-            mlp_weights=sum(weight.numel() for weight in mlp.parameters() if weight.ndim == 2),
-            patch_size=backbone.patch_size,
-            prefix=backbone.prefix,
-            rotary=backbone.rotary,
-            class_row_only=backbone.pooling == "cls",
-        )
-
-    @property
-    def head_dim(self) -> int:
-        """d_k."""
-        return self.dim // self.heads
-
-    def tokens(self, image_size: int) -> int:
-        """How many tokens an image gives."""
-        return self.prefix + (image_size // self.patch_size) ** 2
+    shapes = copy.deepcopy(backbone).to("meta")
+    batch = torch.empty(images, 3, backbone.image_size, backbone.image_size, dtype=torch.uint8, device="meta")
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mul: _count_factors})
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        shapes(batch)
+    return counter.get_total_flops()
 
 
-def adapter_parameters(model: Architecture, variant: Variant, image_size: int) -> int:
-    """Trainable parameters: L·H·d_k² (shared L·d_k²), L·H·n² or L·p·D; only AttnScale's grow with the image."""
-    if variant.kind == "coalescent":
-        return model.layers * (1 if variant.shared else model.heads) * model.head_dim**2
-    if variant.kind == "attn_scale":
-        return model.layers * model.heads * model.tokens(image_size) ** 2
-    return model.layers * variant.length * model.dim
-
-
-def forward_flops(model: Architecture, variant: Variant, image_size: int, images: int = 1) -> int:
-    """Operations of one forward pass of a batch.
-
-    Prompts accumulate: layer l has p·(l+1) tokens more. C is folded into the query projection once per pass, not per
-    image; behind a rotary position it acts on every query. Merged, it costs nothing at all.
-    """
-    patches = model.tokens(image_size) - model.prefix
-    per_image = 2 * patches * 3 * model.patch_size**2 * model.dim
-    per_pass = 0
-    for layer in range(model.layers):
-        tokens = model.tokens(image_size) + variant.length * (layer + 1)
-        rows = 1 if model.class_row_only and layer == model.layers - 1 else tokens
-        per_image += block_flops(model, tokens, rows)
-        if variant.kind == "attn_scale":
-            per_image += model.heads * rows * tokens
-        if variant.kind == "coalescent" and model.rotary:
-            per_image += 2 * rows * model.dim * model.head_dim
-        elif variant.kind == "coalescent":
-            per_pass += 2 * model.dim * model.head_dim * (model.dim + 1)  # W_q C and b_q C
-    return images * per_image + per_pass
-
-
-def block_flops(model: Architecture, tokens: int, rows: int) -> int:
-    """Operations of one plain block on one image when only the first `rows` tokens are computed.
-
-    Query and output projection 4·r·D², key and value 4·n·D², Q Kᵀ and its product with V 4·r·n·D, MLP 2·r per weight.
-    """
-    projections = 4 * (rows + tokens) * model.dim**2
-    return projections + 4 * rows * tokens * model.dim + 2 * rows * model.mlp_weights
+def _count_factors(left: torch.Size, right: Any, *_: Any, out_shape: torch.Size, **__: Any) -> int:
+    """Count AttnScale's products, entry by entry, of maps by one tensor for all images; others are no adapter's."""
+    by_tensor_for_all = isinstance(right, torch.Size) and (len(left), len(right)) == (4, 3)
+    return out_shape.numel() if by_tensor_for_all else 0
 
 
 def fitting_sizes(patch_size: int, wanted: Sequence[int] = IMAGE_SIZES) -> tuple[int, ...]:
@@ -142,63 +63,49 @@ def fitting_sizes(patch_size: int, wanted: Sequence[int] = IMAGE_SIZES) -> tuple
 
 
 def cost_rows(
-    backbone: Backbone,
-    *,
-    sizes: Sequence[int] | None = None,
-    variants: Sequence[Variant] = VARIANTS,
-    images: int = 4,
-    repetitions: int = 5,
+    backbone: Backbone, *, sizes: Sequence[int] | None = None, images: int = 4, repetitions: int = 5
 ) -> tuple[CostRow, ...]:
     """Cost of every variant at every image size, per image of a batch of `images`; 0 repetitions measure no time.
 
-    The backbone is left alone: a copy without an adapter is what is resized and timed.
+    The backbone is left alone: a copy is what is resized and timed.
     """
-    model = Architecture.of(backbone)
-    sizes = fitting_sizes(backbone.patch_size) if sizes is None else sizes
-    clock: Mapping[tuple[str, int], float | None] = {}
-    if repetitions > 0:
-        clock = _measure(backbone, variants, sizes, images, repetitions)
-    return tuple(
-        CostRow(
-            adapter=variant.name,
-            image_size=size,
-            tokens=model.tokens(size),
-            parameters=adapter_parameters(model, variant, size),
-            flops=round(forward_flops(model, variant, size, images) / images),
-            seconds=clock.get((variant.name, size)),
-        )
-        for variant in variants
-        for size in sizes
-    )
-
-
-def _measure(
-    backbone: Backbone, variants: Sequence[Variant], sizes: Sequence[int], images: int, repetitions: int
-) -> dict[tuple[str, int], float | None]:
-    """Median seconds per image; the variants take turns, so that a busy machine slows all of them alike."""
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so the frozen one cannot be timed: detach it first")
     own = copy.deepcopy(backbone)
-    clock: dict[tuple[str, int], float | None] = {}
-    with progress_bar(len(sizes) * len(variants) * (repetitions + 1), "timing", unit="pass") as bar:
-        for size in sizes:
-            own.resize(size)
-            batch = torch.zeros(images, 3, size, size, dtype=torch.uint8, device=own.device)
-            shape = Shape.of(own)
-            adapters = {
-                v.name: None if v.kind is None else make_adapter(v.kind, shape, v.options).to(own.device)
-                for v in variants
-            }
-            times: dict[str, list[float | None]] = {name: [] for name in adapters}
-            for _ in range(repetitions + 1):
-                for name, adapter in adapters.items():
-                    own.adapter = adapter
-                    times[name].append(forward_seconds(own, batch))
-                    bar.update()
-            for name, (_, *warm) in times.items():
-                known = [second for second in warm if second is not None]
-                clock[name, size] = statistics.median(known) / images if known else None
-    return clock
+    rows = []
+    for size in sizes or fitting_sizes(backbone.patch_size):
+        own.resize(size)
+        shape = Shape.of(own)
+        adapters = {
+            name: None if variant is None else make_adapter(variant[0], shape, variant[1]).to(own.device)
+            for name, variant in VARIANTS.items()
+        }
+        seconds = _measure(own, adapters, images, repetitions)
+        for name, adapter in adapters.items():
+            own.adapter = adapter
+            parameters = 0 if adapter is None else sum(weight.numel() for weight in adapter.parameters())
+            flops = round(forward_flops(own, images) / images)
+            rows.append(CostRow(name, size, shape.tokens, parameters, flops, seconds[name]))
+        own.adapter = None
+    return tuple(sorted(rows, key=lambda row: list(VARIANTS).index(row.adapter)))
+
+
+def _measure(
+    backbone: Backbone, adapters: Mapping[str, Adapter | None], images: int, repetitions: int
+) -> dict[str, float | None]:
+    """Median seconds per image; the adapters take turns, so that a busy machine slows all of them alike."""
+    size = backbone.image_size
+    batch = torch.zeros(images, 3, size, size, dtype=torch.uint8, device=backbone.device)
+    times: dict[str, list[float | None]] = {name: [] for name in adapters}
+    passes = repetitions + 1 if repetitions else 0  # the first only warms up
+    with progress_bar(len(adapters) * passes, f"timing at {size} px", unit="pass") as bar:
+        for _ in range(passes):
+            for name, adapter in adapters.items():
+                backbone.adapter = adapter
+                times[name].append(forward_seconds(backbone, batch))
+                bar.update()
+    known = {name: [second for second in warm[1:] if second is not None] for name, warm in times.items()}
+    return {name: statistics.median(warm) / images if warm else None for name, warm in known.items()}
 
 
 def forward_seconds(backbone: Backbone, batch: torch.Tensor) -> float | None:

@@ -31,11 +31,7 @@ def predictions_csv(session: Session) -> str:
 
 
 def write_csv(session: Session, folder: Path) -> Path:
-    """Write `predictions.csv` into a folder.
-
-    Raises:
-        InputError: If there are no answers yet.
-    """
+    """Write `predictions.csv` into a folder."""
     if not session.queries and not session.unreadable:
         raise InputError("There are no answers to download yet: drop pictures to label first.")
     file = folder / "predictions.csv"
@@ -45,11 +41,7 @@ def write_csv(session: Session, folder: Path) -> Path:
 
 
 def write_model(session: Session, folder: Path) -> Path:
-    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read.
-
-    Raises:
-        InputError: If there are no classes yet.
-    """
+    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read."""
     if session.classifier is None:
         raise InputError("There is no model to download yet: add a class first.")
     file = folder / f"{MODEL_FOLDER}.zip"

@@ -51,12 +51,7 @@ def estimate_html(session: Session, report: SupportReport | None) -> str:
 
 
 def answers_html(session: Session, opened: int | None = None) -> str:
-    """Show a card per labeled picture, the newest first.
-
-    Args:
-        session: The visitor's session.
-        opened: Position of the picture that is being explained, if any.
-    """
+    """Show a card per labeled picture, the newest first; `opened` is the one that is being explained, if any."""
     if not session.queries:
         return ""
     cards = [_answer_card(position, query, position == opened) for position, query in enumerate(session.queries)]

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 from uuid import uuid4
 
 import gradio as gr
@@ -30,6 +30,7 @@ from cplsr.app.session import (
 )
 from cplsr.errors import InputError
 
+T = TypeVar("T")
 TITLE = "Sort pictures by example"
 HOW = (
     "Name a class and drop a few pictures of it; do the same for a second one. A vision network, which stays as it is, "
@@ -69,12 +70,7 @@ def theme() -> Any:
 
 
 def build_page(shared: Shared, folder: Path) -> Any:
-    """Make the page as gradio blocks.
-
-    Args:
-        shared: What all visitors share.
-        folder: Where downloads are put; a visitor's are removed with the session.
-    """
+    """Make the page as gradio blocks; `folder` is where downloads are put, a visitor's until the session ends."""
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)) as blocks:
         _Page(blocks, shared, folder)
     return blocks.queue(api_open=False, max_size=100)
@@ -190,18 +186,12 @@ class _Page:
         if "remove" in clicked:
             return self._act(session, lambda before: remove_class(before, str(clicked["remove"])))
         position = int(clicked["answer"])
+        after = session
         if "right" in clicked:
             after = self._attempt(session, lambda before: correct(before, position, str(clicked["right"])))
-        else:
-            after = session
-        if after is None:
+        if after is None or (why := _told(lambda: explain(after, position))) is None:
             return gr.skip()
-        try:
-            detail = detail_html(after, position, explain(after, position))
-        except InputError as error:
-            gr.Warning(escape(str(error)))
-            return gr.skip()
-        return self._shown(after, detail, position)
+        return self._shown(after, detail_html(after, position, why), position)
 
     def _write(self, session: Session | None, write: Callable[[Session, Path], Path]) -> str | None:
         """Make a download, at an address that nobody can guess; the one before it is not needed any more."""
@@ -209,11 +199,7 @@ class _Page:
             return None
         own = self.folder / session.key
         shutil.rmtree(own, ignore_errors=True)
-        try:
-            return str(write(session, own / uuid4().hex))
-        except InputError as error:
-            gr.Warning(escape(str(error)))
-            return None
+        return _told(lambda: str(write(session, own / uuid4().hex)))
 
     def _leave(self, session: Session | None) -> None:
         if session is not None:
@@ -221,10 +207,8 @@ class _Page:
 
     def _attempt(self, session: Session | None, action: Callable[[Session], Outcome]) -> Session | None:
         """Do it; what is wrong or worth knowing is said on the page."""
-        try:
-            outcome = action(session or new_session(self.shared))
-        except InputError as error:
-            gr.Warning(escape(str(error)), title="Not done")
+        outcome = _told(lambda: action(session or new_session(self.shared)))
+        if outcome is None:
             return None
         for remark in outcome.remarks:
             gr.Warning(escape(remark), title="Note")
@@ -249,6 +233,15 @@ class _Page:
         backbone = self.shared.backbone
         adapter = "" if backbone.adapter is None else ", with an adapter"
         return f"Network: {backbone.source}{adapter}, {backbone.image_size} × {backbone.image_size} pixels."
+
+
+def _told(action: Callable[[], T]) -> T | None:
+    """Do something; what is wrong with it is said on the page."""
+    try:
+        return action()
+    except InputError as error:
+        gr.Warning(escape(str(error)), title="Not done")
+        return None
 
 
 def _paths(files: list[dict[str, Any]] | None) -> list[Path]:

@@ -25,15 +25,7 @@ MAX_SESSIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the address, so that a wrong one is known before anything slow is done.
-
-    Args:
-        host: A name or number of this computer.
-        port: 0 to 65535; 0 means any free one.
-
-    Raises:
-        InputError: If the address cannot be used.
-    """
+    """Take the address, so that a wrong one is known before anything slow is done; port 0 means any free one."""
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is no port: give a number from 0 (any free one) to 65535")
     try:
@@ -65,14 +57,7 @@ def page_address(taken: socket.socket) -> str:
 
 
 def run(shared: Shared, taken: socket.socket, ready: Callable[[], None], hosts: Sequence[str] = ()) -> None:
-    """Serve the page until interrupted.
-
-    Args:
-        shared: What all visitors share.
-        taken: The socket that `listen` gave.
-        ready: Called once the page can be opened.
-        hosts: Other names by which the page may be opened.
-    """
+    """Serve the page on the socket that `listen` took, until interrupted; the rest is as for `make_server`."""
     sweep()
     with private_folder() as folder:
         server = make_server(shared, folder, ready, hosts)
@@ -85,11 +70,8 @@ def run(shared: Shared, taken: socket.socket, ready: Callable[[], None], hosts: 
 def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: Sequence[str] = ()) -> Any:
     """Make the web server, ready to run on a socket.
 
-    Args:
-        shared: What all visitors share.
-        folder: Where gradio keeps its files (see `private_folder`).
-        ready: Called once the page can be opened.
-        hosts: Other names by which the page may be opened.
+    folder: where gradio keeps its files (see `private_folder`). ready: called once the page can be opened.
+    hosts: other names by which the page may be opened.
     """
     import gradio as gr
     import uvicorn

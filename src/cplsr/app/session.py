@@ -38,14 +38,11 @@ FEWEST_CLASSES = 2
 @final
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What all visitors share, and only read.
+    """What all visitors share, and only read: the network with its adapter, and how much they may bring.
 
-    Attributes:
-        backbone: The network, with its adapter if it has one.
-        start: The saved classifier that every visitor begins with, if any.
-        limits: How much visitors may bring.
-        lock: Held while the backbone computes, so that visitors take turns instead of slowing each other down.
-        kept: Pictures of all visitors that are in memory; each is dropped when no session has it any more.
+    start: the saved classifier that every visitor begins with, if any.
+    lock: held while the backbone computes, so that visitors take turns instead of slowing each other down.
+    kept: pictures of all visitors that are in memory; each is dropped when no session has it any more.
     """
 
     backbone: Backbone
@@ -73,13 +70,10 @@ class Example:
 @final
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A picture to label.
+    """A picture to label, and its embedding.
 
-    Attributes:
-        picture: The picture.
-        vector: Its embedding.
-        answer: What the classifier says; `None` without classes to choose between.
-        corrected: The class the visitor gave it instead, if any.
+    answer: what the classifier says; `None` without classes to choose between.
+    corrected: the class the visitor gave it instead, if any.
     """
 
     picture: Picture
@@ -96,16 +90,13 @@ class Query:
 @final
 @dataclass(frozen=True, eq=False)
 class Session:
-    """One visitor's classes, examples and answers.
+    """One visitor's classes, examples and answers, the oldest first.
 
-    Attributes:
-        shared: What all visitors share.
-        key: A name for the visitor's folder of downloads that nobody can guess.
-        classifier: What labels the pictures; `None` without classes.
-        examples: Support pictures by their name in the classifier; a saved model keeps none, so its own are missing.
-        queries: Pictures to label, the oldest first.
-        unreadable: (name, reason) of files that were to be labeled but cannot be read.
-        before: The session as it was one step ago.
+    key: a name for the visitor's folder of downloads that nobody can guess.
+    classifier: what labels the pictures; `None` without classes.
+    examples: support pictures by their name in the classifier; a saved model keeps none, so its own are missing.
+    unreadable: (name, reason) of files that were to be labeled but cannot be read.
+    before: the session as it was one step ago.
     """
 
     shared: Shared
@@ -167,8 +158,7 @@ def add_class(session: Session, name: str, files: Sequence[Path]) -> Outcome:
         raise InputError(f"Nothing was added to {name!r}. {reasons}")
     if sum(session.classes.values()) + len(fresh) > limits.examples:
         raise InputError(f"A model takes {limits.examples:,} examples here: remove a class, or drop fewer pictures.")
-    learned = _learn(session, name, fresh)
-    return Outcome(_answered(learned), (*received.remarks(), *repeated))
+    return _step(session, (*received.remarks(), *repeated), **_learned(session, name, fresh))
 
 
 def remove_class(session: Session, name: str) -> Outcome:
@@ -179,14 +169,12 @@ def remove_class(session: Session, name: str) -> Outcome:
     if session.classifier is not None and len(session.classes) > 1:
         classifier = _fork(session.classifier)
         classifier.remove_class(_label(classifier, name))
-    changed = replace(
+    return _step(
         session,
         classifier=classifier,
         examples={picture: example for picture, example in session.examples.items() if picture not in gone},
         queries=tuple(replace(q, corrected=None) if q.corrected == name else q for q in session.queries),
-        before=_snapshot(session),
     )
-    return Outcome(_answered(changed))
 
 
 def classify(session: Session, files: Sequence[Path]) -> Outcome:
@@ -203,13 +191,8 @@ def classify(session: Session, files: Sequence[Path]) -> Outcome:
         with session.shared.lock:
             vectors = classifier.embed(_as_domain(received.pictures))
         queries = tuple(Query(picture, vector) for picture, vector in zip(received.pictures, vectors, strict=True))
-    changed = replace(
-        session,
-        queries=session.queries + queries,
-        unreadable=session.unreadable + received.unreadable,
-        before=_snapshot(session),
-    )
-    return Outcome(_answered(changed), received.remarks())
+    unreadable = session.unreadable + received.unreadable
+    return _step(session, received.remarks(), queries=session.queries + queries, unreadable=unreadable)
 
 
 def correct(session: Session, position: int, name: str) -> Outcome:
@@ -225,18 +208,17 @@ def correct(session: Session, position: int, name: str) -> Outcome:
         raise InputError(f"A model takes {session.shared.limits.examples:,} examples here: remove a class first.")
     queries = list(session.queries)
     queries[position] = replace(query, corrected=name)
-    learned = _learn(session, name, (query.picture,))
-    return Outcome(_answered(replace(learned, queries=tuple(queries))))
+    return _step(session, queries=tuple(queries), **_learned(session, name, (query.picture,)))
 
 
 def clear_answers(session: Session) -> Outcome:
     """Forget the pictures that were labeled; those that became examples stay examples."""
-    return Outcome(replace(session, queries=(), unreadable=(), before=_snapshot(session)))
+    return _step(session, queries=(), unreadable=())
 
 
 def start_over(session: Session) -> Outcome:
     """Go back to how everything was on arrival."""
-    return Outcome(replace(new_session(session.shared), key=session.key, before=_snapshot(session)))
+    return _step(session, classifier=session.shared.start, examples={}, queries=(), unreadable=())
 
 
 def undo(session: Session) -> Outcome:
@@ -278,7 +260,14 @@ def _receive(session: Session, files: Sequence[Path]) -> Received:
     return received
 
 
-def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Session:
+def _step(session: Session, remarks: tuple[str, ...] = (), **changes: Any) -> Outcome:
+    """The session with changes, which can be taken back, and with every picture labeled by the classes it has now."""
+    changed = replace(session, **changes, before=replace(session, before=None))
+    return Outcome(_answered(changed), remarks)
+
+
+def _learned(session: Session, name: str, pictures: tuple[Picture, ...]) -> dict[str, Any]:
+    """What changes in a session when its classifier learns pictures of a class."""
     if session.classifier is None:
         classifier, label = session.shared.new_classifier(), name
     else:
@@ -288,7 +277,7 @@ def _learn(session: Session, name: str, pictures: tuple[Picture, ...]) -> Sessio
         classifier.partial_fit(_as_domain(pictures), [label] * len(pictures))
     added = {picture.name: Example(picture.thumbnail, picture.digest) for picture in pictures}
     session.shared.kept.update(added.values())
-    return replace(session, classifier=classifier, examples={**session.examples, **added}, before=_snapshot(session))
+    return {"classifier": classifier, "examples": {**session.examples, **added}}
 
 
 def _answered(session: Session) -> Session:
@@ -313,10 +302,6 @@ def _fork(classifier: FewShotClassifier) -> FewShotClassifier:
     fork = copy.copy(classifier)
     fork.head_ = copy.deepcopy(classifier.head_)
     return fork
-
-
-def _snapshot(session: Session) -> Session:
-    return replace(session, before=None)
 
 
 def _as_domain(pictures: tuple[Picture, ...]) -> Domain:

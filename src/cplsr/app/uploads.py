@@ -25,17 +25,9 @@ NAMED = 5
 class Limits:
     """How much one visitor may bring, and how much all of them together may leave here.
 
-    Attributes:
-        file_bytes: Size of a file.
-        pixels: Width × height of a picture.
-        hourly_bytes: Uploads of a visitor in an hour. They are kept for an hour, so this bounds what is on disk.
-        hourly_bytes_of_all: Uploads of all visitors in an hour.
-        pictures_of_all: Pictures of all visitors in memory, examples and answers.
-        files_per_drop: Files dropped at once; the rest is left out and counted.
-        classes: Classes of a visitor.
-        examples: Examples of all these classes.
-        answers: Answers on the page.
-        name_letters: Letters in the name of a class.
+    pixels: width × height of a picture. hourly_bytes: uploads are kept for an hour, so this bounds what is on disk.
+    pictures_of_all: examples and answers in memory. files_per_drop: the rest is left out and counted.
+    examples: of all classes of a visitor together. answers: on the page.
     """
 
     file_bytes: int = 20_000_000
@@ -55,12 +47,10 @@ class Limits:
 class Picture:
     """What is kept of an image: enough to embed it, show it and recognize it again.
 
-    Attributes:
-        name: Its name, unique among a visitor's pictures.
-        square: The image upright in RGB, at the size from which the center is cropped, so that `preprocess` of it and
-            of the file are the same bytes.
-        thumbnail: A small JPEG in the original proportions.
-        digest: A hash of the square.
+    name: unique among a visitor's pictures.
+    square: upright in RGB, at the size from which the center is cropped, so that `preprocess` of it and of the file
+        are the same bytes. digest: a hash of it.
+    thumbnail: a small JPEG in the original proportions.
     """
 
     name: str
@@ -72,13 +62,7 @@ class Picture:
 @final
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What came of the files that were dropped at once.
-
-    Attributes:
-        pictures: Those that could be read.
-        unreadable: (name, reason) of those that could not.
-        left_out: How many files were too many.
-    """
+    """What came of the files that were dropped at once: pictures, (name, reason) of others, how many were too many."""
 
     pictures: tuple[Picture, ...]
     unreadable: tuple[tuple[str, str], ...]
@@ -99,11 +83,7 @@ class Received:
 def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = ()) -> Received:
     """Read dropped files one at a time; one that cannot be read does not stop the others.
 
-    Args:
-        files: The files.
-        image_size: The backbone's.
-        limits: How much is taken.
-        taken: Names in use already; a second `a.png` becomes `a (2).png`.
+    Names in `taken` are in use already; a second `a.png` becomes `a (2).png`.
     """
     pictures: list[Picture] = []
     unreadable: list[tuple[str, str]] = []
@@ -111,23 +91,17 @@ def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Colle
     for file in files[: limits.files_per_drop]:
         try:
             picture = read_picture(file, free_name(file.name, used), image_size, limits)
-        except UnreadableImageError as error:
-            unreadable.append((file.name, str(error)))
-            continue
-        except MemoryError:
-            unreadable.append((file.name, NO_MEMORY))
-            continue
-        used.add(picture.name)
-        pictures.append(picture)
+        except (UnreadableImageError, MemoryError) as error:
+            reason = NO_MEMORY if isinstance(error, MemoryError) else str(error)
+            unreadable.append((file.name, reason))
+        else:
+            used.add(picture.name)
+            pictures.append(picture)
     return Received(tuple(pictures), tuple(unreadable), max(0, len(files) - limits.files_per_drop))
 
 
 def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
-    """Decode one file and keep what is needed of it.
-
-    Raises:
-        UnreadableImageError: If it is no image, or beyond the limits.
-    """
+    """Decode one file and keep what is needed of it; `UnreadableImageError` if it is no image or beyond the limits."""
     size = file.stat().st_size if file.is_file() else 0
     if size > limits.file_bytes:
         raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")

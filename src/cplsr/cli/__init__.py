@@ -35,10 +35,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; mistakes that a user can put right are one sentence on standard error.
-
-    Args:
-        arguments: The command and its arguments. Default: those of this process.
+    """Run one command, by default that of this process; mistakes that a user can put right are one sentence.
 
     Returns:
         The exit code: 0 if all went well, 2 after a mistake, 130 after Ctrl-C; some commands have others.

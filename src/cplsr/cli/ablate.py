@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from cplsr.cli.evaluate import split_name
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import split_recipe
+from cplsr.cli.options import parse, split_recipe
 from cplsr.cli.terminal import fits, print_plain
-from cplsr.cli.train import Train, parse_adapter_options
-from cplsr.declared import between, kinds_of, parse_options
+from cplsr.cli.train import Train
+from cplsr.declared import kinds_of
 from cplsr.errors import InputError
-from cplsr.files import only_writer
+from cplsr.files import new_file, only_writer
 from cplsr.records.public import public_command
-from cplsr.settings.ablation import SharedSettings
+from cplsr.report.ablation_table import table_of
+from cplsr.report.tables import Table, table
+from cplsr.settings.ablation import RaySettings, SharedSettings
 from cplsr.settings.numbers import BaseEpisodes, Images, LearningRate, Seed
 from cplsr.settings.training import TrainingSettings
 
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
     from cplsr.ablation.engines import Outcome
     from cplsr.ablation.plan import AblationRow, Rates, Run
     from cplsr.ablation.run import Job
-    from cplsr.ablation.workspace import Setup, Workspace
-    from cplsr.report.tables import Table
+    from cplsr.ablation.workspace import Workspace
 
 EXIT_FAILED_RUNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Train, SharedSettings):
+class Ablate(RaySettings, Train, SharedSettings):
     """Train and measure every row of a recipe at every shot and seed, and make one table of it.
 
     `cplsr ablate RECIPE.toml --out DIR [options]`. The recipe holds common settings, named like the options below, and
@@ -81,18 +81,9 @@ class Ablate(Train, SharedSettings):
 
     engine: Literal["local", "ray"] = "local"
     """One run after the other, or all as tasks of ray."""
-    ray_address: str | None = None
-    """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
-    ray_workers: Annotated[int, between(1, 10_000)] | None = None
-    """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
-    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
-    """GPUs for each run."""
 
 
-NOT_REPEATED = frozenset(
-    {"rows", "shot", "seed", "resume", "out", "shots", "seeds", "only", "list_runs", "rates", "lr_own", "tune",
-     "tune_rates", "tune_episodes", "engine", "ray_address", "ray_workers", "ray_gpus"}
-)  # fmt: skip
+NOT_REPEATED = {"shots", *Ablate.__annotations__, *kinds_of(RaySettings)} - {"target"}
 """Options that say which runs and where, not how one of them is done."""
 
 
@@ -117,29 +108,24 @@ def main(arguments: list[str]) -> int:
 
 
 def run(options: Ablate, again: list[str], out: Path) -> int:
-    """Tune if asked to, do what is not done, and make the table.
+    """Tune if asked to, do what is not done, make the table, and give the exit code.
 
-    Args:
-        options: The options.
-        again: Arguments that give the same recipe and settings once more, for the commands in the records.
-        out: The folder of the ablation.
-
-    Returns:
-        The exit code.
+    `again` are arguments that give the same recipe and settings once more, for the commands in the records.
     """
     from cplsr.ablation.plan import choose_runs, read_rows
     from cplsr.ablation.run import Job, state_of
-    from cplsr.ablation.workspace import Workspace
+    from cplsr.ablation.workspace import Setup, Workspace
 
+    adapter_options, method_options = options.parsed_options()
     rows = read_rows(
         options.rows,
         adapter=options.adapter,
-        adapter_options=parse_adapter_options(options.adapter_options),
+        adapter_options=adapter_options,
         method=options.method,
-        method_options=parse_options(options.method_options, "method", "skip=0.4"),
+        method_options=method_options,
         train=options.train,
     )
-    workspace = Workspace(setup_of(options))
+    workspace = Workspace(Setup.of(options, targets=tuple(map(split_name, options.target))))
     if not options.list_runs:
         check(options, rows)
     failures = tune(options, rows, workspace, out) if options.tune and not options.list_runs else []
@@ -155,18 +141,11 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     for outcome in outcomes(options, workspace, waiting):
         failures += failures_of([outcome])
         write_table(table_here(out, names, failures), out)
-    table = table_here(out, names, failures)
-    write_table(table, out)
-    show([table], otherwise=[table_here(out, names, failures, shots=[shot]) for shot in options.shots])
+    whole = table_here(out, names, failures)
+    write_table(whole, out)
+    show([whole], otherwise=[table_here(out, names, failures, shots=[shot]) for shot in options.shots])
     print(f"written to {out / 'table.md'}, table.tex and table.csv")
     return EXIT_FAILED_RUNS if failures else 0
-
-
-def setup_of(options: Ablate) -> Setup:
-    """What all runs share."""
-    from cplsr.ablation.workspace import Setup
-
-    return Setup.of(options, targets=tuple(map(split_name, options.target)))
 
 
 def check(options: Ablate, rows: Sequence[AblationRow]) -> None:
@@ -189,11 +168,7 @@ def plan(options: Ablate, rows: Sequence[AblationRow], out: Path, rates: Rates |
 
 
 def tune(options: Ablate, rows: Sequence[AblationRow], workspace: Workspace, out: Path) -> list[tuple[str, str]]:
-    """Choose the rows' own rates and keep them in DIR/tuning.json.
-
-    Returns:
-        (run, reason) of the trainings that failed in rows for which no rate could be chosen.
-    """
+    """Choose the rows' own rates and keep them in DIR/tuning.json; rows without one give (run, reason) of failures."""
     from cplsr.ablation.plan import OWN_RATE, choose_runs
     from cplsr.ablation.tuning import choose_rates, tuning_jobs
 
@@ -210,15 +185,14 @@ def tune(options: Ablate, rows: Sequence[AblationRow], workspace: Workspace, out
 
 def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Do the jobs by the engine asked for."""
-    from cplsr.ablation.engines import RayOptions, run_local, run_on_ray
+    from cplsr.ablation.engines import run_local, run_on_ray
     from cplsr.progress import progress_bar
 
     if options.engine == "local":
         yield from run_local(jobs, workspace)
         return
-    ray = RayOptions(options.ray_address, options.ray_workers, options.ray_gpus)
     with progress_bar(len(jobs), "ablation", unit="run") as bar:
-        for outcome in run_on_ray(jobs, workspace.setup, ray):
+        for outcome in run_on_ray(jobs, workspace.setup, options):
             bar.update(1)
             logging.getLogger(__name__).info("%s: %s", outcome.job.run.title, outcome.error or "done")
             yield outcome
@@ -262,7 +236,6 @@ def command_of(run: Run, again: Sequence[str], out: Path) -> str:
 def list_of(jobs: Sequence[Job]) -> Table:
     """Make a table of all runs and how far they are."""
     from cplsr.ablation.run import state_of
-    from cplsr.report.tables import Cell, Table
 
     def state(job: Job) -> str:
         try:
@@ -275,8 +248,7 @@ def list_of(jobs: Sequence[Job]) -> Table:
         for job in jobs
         for settings in (job.run.settings,)
     ]
-    rows = tuple(tuple(Cell(text) for text in line) for line in lines)
-    return Table(f"{len(jobs)} runs", ("row", "state", "shot", "seed", "rate"), rows, left=2)
+    return table(f"{len(jobs)} runs", ("row", "state", "shot", "seed", "rate"), lines, left=2)
 
 
 def table_here(
@@ -284,16 +256,13 @@ def table_here(
 ) -> Table:
     """Make the table of all runs that are finished in a folder."""
     from cplsr.ablation.run import read_records
-    from cplsr.report.ablation_table import table_of
 
     return table_of(read_records(out, rows), rows=rows, failures=failures, shots=shots)
 
 
-def write_table(table: Table, out: Path) -> None:
+def write_table(whole: Table, out: Path) -> None:
     """Write a table as Markdown, LaTeX and CSV."""
-    from cplsr.files import new_file
-
-    texts = {"md": table.to_markdown(), "tex": table.to_latex() + f"% {table.caption}\n", "csv": table.to_csv()}
+    texts = {"md": whole.to_markdown(), "tex": whole.to_latex() + f"% {whole.caption}\n", "csv": whole.to_csv()}
     for suffix, text in texts.items():
         with new_file(out / f"table.{suffix}") as stream:
             stream.write(text)
@@ -304,9 +273,9 @@ def show(tables: Sequence[Table], otherwise: Sequence[Table] = ()) -> None:
     from rich.console import Console
 
     console = Console()
-    wide = not all(fits(console, table.to_rich()) for table in tables)
+    wide = not all(fits(console, each.to_rich()) for each in tables)
     shown = otherwise if wide and otherwise else tables
-    for table in shown:
-        console.print(dataclasses.replace(table, caption="").to_rich())
+    for each in shown:
+        console.print(dataclasses.replace(each, caption="").to_rich())
     if caption := shown[0].caption:
         print_plain(console, caption)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+import cplsr
 from cplsr.cli.terminal import print_plain
 
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
@@ -39,9 +40,7 @@ def info() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cplsr.evaluation.cache import EmbeddingCache
-
-    cache = EmbeddingCache()
+    cache = cplsr.EmbeddingCache()
     models = cache.contents()
     console = Console()
     total = sum(model.bytes for model in models)
@@ -60,9 +59,7 @@ def info() -> None:
 
 def clear() -> None:
     """Remove everything and say how much that was."""
-    from cplsr.evaluation.cache import EmbeddingCache
-
-    cache = EmbeddingCache()
+    cache = cplsr.EmbeddingCache()
     print(f"removed {_size(cache.clear())} of embeddings from {cache.folder}")
     for folder, what in _other_folders().items():
         size = _bytes_in(folder)

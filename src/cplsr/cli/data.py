@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import cplsr
 from cplsr.cli.options import parse
+from cplsr.errors import InputError
 from cplsr.settings.embedding import DecodingSettings
 from cplsr.settings.episodes import EpisodeShape
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cplsr.data.doctor import Diagnosis
-    from cplsr.data.domain import Domain
 
 USAGE = """usage: cplsr data list
        cplsr data doctor DIR [--as NAME] [--shot 5] [--query 15] [--way 5]
@@ -87,11 +89,13 @@ def doctor(options: Doctor) -> int:
 
     from cplsr.data.catalog import CATALOG
     from cplsr.data.doctor import Diagnosis, Finding, examine
-    from cplsr.errors import InputError
 
     entry = CATALOG.get(options.kind)
+    source = options.source if options.kind == FOLDER else f"{options.kind}:{options.source}"
     try:
-        domain = _open(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the findings say the same
+            domain = cplsr.open_domain(source, split=options.split)
     except InputError as error:
         fix = f"layout: {entry.layout}; where to get it: {entry.where}" if entry else ""
         _print(Console(), Diagnosis(options.source, (Finding("bad", str(error), fix),)))
@@ -106,17 +110,6 @@ def doctor(options: Doctor) -> int:
     )
     _print(Console(), diagnosis)
     return 0 if diagnosis.usable else UNUSABLE
-
-
-def _open(options: Doctor) -> Domain:
-    import warnings
-
-    from cplsr.data.open import open_domain
-
-    source = options.source if options.kind == FOLDER else f"{options.kind}:{options.source}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the findings say the same
-        return open_domain(source, split=options.split)
 
 
 def _print(console: Console, diagnosis: Diagnosis) -> None:

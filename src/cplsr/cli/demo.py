@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import read_recipe
+import cplsr
+from cplsr.cli import analyze, evaluate
+from cplsr.cli.options import parse, read_recipe
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
-from cplsr.settings.episodes import EpisodeSettings
 from cplsr.settings.numbers import Seed
 from cplsr.settings.training import TrainingSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.data.domain import Domain
-    from cplsr.records.results import Results
-    from cplsr.training.loop import TrainingResult
-
-TARGETS = ("procedural:radiograph", "procedural:dermoscopy", "procedural:landcover", "procedural:leaf", "digits")
+PROCEDURAL = ("radiograph", "dermoscopy", "landcover", "leaf")
+TARGETS = (*(f"{name}=procedural:{name}" for name in PROCEDURAL), "digits")
 BASE_IMAGES = 40
 EPISODES, FULL_EPISODES = 1000, 5000
 ENTROPY_IMAGES, PICTURES = 16, 2
@@ -66,18 +63,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def train_demo(options: Demo, console: Console) -> TrainingResult:
+def train_demo(options: Demo, console: Console) -> cplsr.TrainingResult:
     """Train by the demo recipe, or with all that was cut from it (`--full`)."""
-    from cplsr.backbones.load import load_backbone
-    from cplsr.data.open import open_domain
-    from cplsr.training.loop import train
-
     recipe = Train(**read_recipe(Path("demo.toml"), Train))
     settings = TrainingSettings.of(recipe, seed=options.seed)
     if options.full:
         settings = TrainingSettings(lr=recipe.lr, shot=recipe.shot, seed=options.seed)
-    backbone = load_backbone(recipe.backbone)
-    base = open_domain(recipe.base)
+    backbone = cplsr.load_backbone(recipe.backbone)
+    base = cplsr.open_domain(recipe.base)
     if not options.full:
         base = first_images(base, BASE_IMAGES)
     console.print(
@@ -94,10 +87,10 @@ def train_demo(options: Demo, console: Console) -> TrainingResult:
     run = options.out / "run"
     if (run / "run.json").is_file():
         shutil.rmtree(run)
-    return train(backbone, base, out=run, adapter=recipe.adapter, settings=settings)
+    return cplsr.train(backbone, base, out=run, adapter=recipe.adapter, settings=settings)
 
 
-def first_images(domain: Domain, count: int) -> Domain:
+def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
     """Take the first `count` images of every class."""
     import numpy as np
 
@@ -105,59 +98,44 @@ def first_images(domain: Domain, count: int) -> Domain:
     return domain.select(np.concatenate(chosen))
 
 
-def measure(options: Demo, result: TrainingResult, console: Console) -> Results:
+def measure(options: Demo, result: cplsr.TrainingResult, console: Console) -> cplsr.Results:
     """Measure the frozen backbone and the adapter on the same episodes of every target."""
-    from cplsr.backbones.load import load_backbone
-    from cplsr.cli.evaluate import show_tables
-    from cplsr.data.open import open_domain
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.evaluate import evaluate
-
     console.print(
         f"[bold]2. Measuring[/] on {len(TARGETS)} domains that training never saw, frozen and with the projections,\n"
         "   on the same episodes."
     )
-    targets = {source.rpartition(":")[2]: open_domain(source) for source in TARGETS}
-    results = evaluate(
-        load_backbone("embedded"),
-        targets,
-        adapters=[(METHOD, result.folder)],
-        settings=EpisodeSettings(episodes=FULL_EPISODES if options.full else EPISODES, seed=options.seed),
-        cache=EmbeddingCache(),
-    )
-    show_tables(results, console)
+    episodes = FULL_EPISODES if options.full else EPISODES
+    adapter = f"{METHOD}={result.folder}"
+    wanted = evaluate.Evaluate(target=TARGETS, adapter=(adapter,), episodes=episodes, seed=options.seed)
+    results = evaluate.run(wanted)
+    evaluate.show_tables(results, console)
     return results
 
 
-def look_inside(options: Demo, result: TrainingResult, console: Console) -> None:
+def look_inside(options: Demo, result: cplsr.TrainingResult, console: Console) -> None:
     """Analyze what the projections changed, and write it to the folder `analysis`."""
-    from cplsr.analysis.analyze import analyze
     from cplsr.analysis.findings import write_analysis
-    from cplsr.backbones.load import load_backbone
-    from cplsr.data.open import open_domain
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.settings.analysis import AnalysisSettings
 
     console.print(
         "[bold]3. Looking inside:[/] which heads changed, and what that did to attention and embeddings.\n"
         f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
     )
-    domains = {source.rpartition(":")[2]: open_domain(source) for source in TARGETS}
-    analysis = analyze(
-        load_backbone("embedded"),
-        result.folder,
-        domains,
-        settings=AnalysisSettings(
-            images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
-        ),
-        adapter_name=METHOD,
-        cache=EmbeddingCache(),
+    out = options.out / "analysis"
+    analysis = analyze.run(
+        analyze.Analyze(
+            target=TARGETS,
+            adapter=f"{METHOD}={result.folder}",
+            images_per_class=0,
+            attention=1,
+            entropy_images=ENTROPY_IMAGES,
+            seed=options.seed,
+            out=out,
+        )
     )
-    shown = dataclasses.replace(analysis, attention=analysis.attention[:PICTURES])
-    write_analysis(shown, options.out / "analysis")
+    write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), out)
 
 
-def close(results: Results, result: TrainingResult, options: Demo, console: Console) -> None:
+def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, console: Console) -> None:
     """Write the page, then print what came of it and what to try next."""
     from cplsr.report.page import write_report
 
@@ -170,7 +148,7 @@ def close(results: Results, result: TrainingResult, options: Demo, console: Cons
     console.print(NEXT)
 
 
-def outcome(results: Results, result: TrainingResult) -> str:
+def outcome(results: cplsr.Results, result: cplsr.TrainingResult) -> str:
     """Say what was gained or lost, and how much of it may be chance."""
     better = [row for row in results.paired if row.significant and row.difference > 0]
     worse = [row for row in results.paired if row.significant and row.difference < 0]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+import cplsr
 from cplsr.cli.options import parse
 from cplsr.errors import InputError
+from cplsr.records.adapter import AdapterInfo
 from cplsr.settings.backbone import BackboneSettings, Pooling, Precision
 
 if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
     from cplsr.export.exported import Exported
-    from cplsr.records.adapter import AdapterInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,34 +61,25 @@ def run(options: Export) -> Exported:
     """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
     if options.model is not None:
-        return _export_classifier(options, options.model)
+        from cplsr.export.classifier_graph import export_classifier
+
+        return export_classifier(options.model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)
     backbone = load_source(options)
     if options.to == "onnx":
-        from cplsr.export.to_onnx import export_onnx
-
-        return export_onnx(backbone, options.out, raw_pixels=options.raw_pixels)
+        return cplsr.export_onnx(backbone, options.out, raw_pixels=options.raw_pixels)
     if options.to == "timm":
-        from cplsr.export.to_timm import export_timm
-
-        return export_timm(backbone, options.out)
-    from cplsr.export.to_transformers import export_transformers
-
-    return export_transformers(backbone, options.out)
+        return cplsr.export_timm(backbone, options.out)
+    return cplsr.export_transformers(backbone, options.out)
 
 
-def load_source(options: Export) -> Backbone:
-    """Load the backbone and put the adapter on it; what is not given is as it was when the adapter was trained.
-
-    Raises:
-        InputError: If one of them cannot be loaded.
-    """
-    from cplsr.adapters.store import load_adapter, read_adapter_info
-    from cplsr.backbones.load import load_backbone
+def load_source(options: Export) -> cplsr.Backbone:
+    """Load the backbone and put the adapter on it; what is not given is as it was when the adapter was trained."""
+    from cplsr.adapters.store import read_adapter_info
 
     stored = None if options.adapter is None else read_adapter_info(options.adapter)
     name = options.backbone or (stored.backbone["source"] if stored else "embedded")
     try:
-        backbone = load_backbone(name, **_loading(options, stored, name))
+        backbone = cplsr.load_backbone(name, **_loading(options, stored, name))
     except InputError as error:
         if stored is None or options.backbone is not None:
             raise
@@ -96,7 +87,7 @@ def load_source(options: Export) -> Backbone:
             f"the adapter {options.adapter} names its backbone {name!r}, and that cannot be loaded ({error}): say "
             "where it is with --backbone"
         ) from error
-    return backbone if options.adapter is None else load_adapter(backbone, options.adapter)
+    return backbone if options.adapter is None else cplsr.load_adapter(backbone, options.adapter)
 
 
 def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str, Any]:
@@ -132,9 +123,3 @@ def _check(options: Export) -> None:
         check_free_checkpoint(options.out)
     else:
         check_free_file(options.out, ".onnx")
-
-
-def _export_classifier(options: Export, model: Path) -> Exported:
-    from cplsr.export.classifier_graph import export_classifier
-
-    return export_classifier(model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)

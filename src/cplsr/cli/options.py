@@ -1,31 +1,61 @@
-"""From the arguments of a command to declared options."""
+"""From the arguments of a command, and from recipes (settings in a TOML file), to declared options."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 
-from cplsr.declared import Declared
+from cplsr.declared import Declared, fit_table, kinds_of
+from cplsr.errors import InputError
 
 Options = TypeVar("Options", bound=Declared)
 
 
 def parse(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mapping[str, Any] | None = None) -> Options:
-    """Parse the arguments of a command.
+    """Parse the arguments of a command; where they give none, the settings of a recipe hold.
 
     Nothing is checked before arguments and recipe are put together: one may put right what the other lacks.
-
-    Args:
-        cls: Which options there are.
-        verb: The command, for its help.
-        arguments: What was typed after the command.
-        recipe: Settings that hold where the arguments give none.
-
-    Raises:
-        InputError: If a value is not allowed.
     """
+    return cls(**vars(parse_unchecked(cls, verb, arguments, recipe or {})))
+
+
+def parse_unchecked(cls: type[Options], verb: str, arguments: Sequence[str], recipe: Mapping[str, Any]) -> Any:
+    """The same before anything is checked but types."""
     free: Any = type(cls.__name__, (cls,), {"__post_init__": lambda self: None, "__doc__": cls.__doc__})
     default = {"default": free(**recipe)} if recipe else {}
-    return cls(**vars(tyro.cli(free, args=arguments, prog=f"cplsr {verb}", **default)))
+    return tyro.cli(free, args=arguments, prog=f"cplsr {verb}", **default)
+
+
+def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Read the recipe that the first argument names, if it is no option: its settings, and the other arguments."""
+    if arguments and not arguments[0].startswith("-"):
+        return read_recipe(Path(arguments[0]), cls), arguments[1:]
+    return {}, arguments
+
+
+def find_recipe(path: Path) -> Path:
+    """Find a recipe: the file itself if it exists, else the one of that name that comes with the package."""
+    packaged = Path(__file__).parents[1] / "recipes" / path.name
+    return packaged if not path.exists() and packaged.is_file() else path
+
+
+def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
+    """Read the settings in a recipe: a file, or the name of one that comes with the package.
+
+    Raises:
+        InputError: If the file cannot be read, a name is misspelt, or a value is of a wrong kind.
+    """
+    path = find_recipe(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"the recipe {path} cannot be read ({error.strerror}): give a .toml file that exists"
+        ) from error
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise InputError(f"the recipe {path} is not valid TOML: {error}") from error
+    return fit_table(content, kinds_of(cls), f"the recipe {path}")

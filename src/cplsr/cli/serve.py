@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import cplsr
 from cplsr.cli.classify import AUTO, ClassifierBackbone
 from cplsr.cli.options import parse
 from cplsr.declared import between
@@ -72,11 +73,7 @@ def main(arguments: list[str]) -> int:
 
 
 def check_request(options: Serve) -> None:
-    """Check what can be checked before anything is loaded.
-
-    Raises:
-        InputError: If gradio is missing, or options do not go together.
-    """
+    """Raise `InputError` before anything is loaded, where gradio is missing or options do not go together."""
     if installed_version("gradio") is None:
         raise InputError("the web page needs gradio, which is not installed: pip install 'cplsr[app]'")
     for option in ("adapter", "image_size"):
@@ -92,10 +89,8 @@ def load_shared(options: Serve) -> Shared:
     from cplsr.app.session import Shared
 
     if options.model is not None:
-        from cplsr.classifier.few_shot_classifier import FewShotClassifier
-
         given = None if options.backbone == AUTO else options.backbone
-        start = FewShotClassifier.load(options.model, backbone=given, device=options.device, workers=0)
+        start = cplsr.FewShotClassifier.load(options.model, backbone=given, device=options.device, workers=0)
         return Shared(start.backbone_, start)
     from cplsr.classifier.backbone_choice import prepared_backbone
 

@@ -8,21 +8,17 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cplsr.cli.options import parse
-from cplsr.cli.recipes import split_recipe
+import cplsr
+from cplsr.cli.options import parse, parse_unchecked, split_recipe
 from cplsr.declared import parse_options
 from cplsr.errors import InputError
 from cplsr.records.public import public_command
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import DecodingSettings, ThreadSettings
 from cplsr.settings.training import TrainingDomains, TrainingSettings, Trains
-
-if TYPE_CHECKING:
-    from cplsr.training.loop import TrainingResult
 
 OWN_METHOD = "cplsr"
 
@@ -51,50 +47,30 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     adapter_options: tuple[str, ...] = ()
     """Options of the kind, as name=value: sharing=shared, constraint=mahalanobis, layers=[8,9,10,11], length=4 …"""
 
+    def parsed_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read the options of the adapter, and those of the method."""
+        adapter = parse_options(self.adapter_options, "adapter", "sharing=shared")
+        return adapter, parse_options(self.method_options, "method", "skip=0.4")
+
 
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
     recipe, rest = split_recipe(Train, arguments)
-    options = parse(Train, "train", rest, {**method_settings(recipe, rest), **recipe})
-    return run(options, public_command(["cplsr", "train", *arguments]))
+    return run(parse_train(rest, recipe), public_command(["cplsr", "train", *arguments]))
 
 
-def method_settings(recipe: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The settings that the chosen method brings; CPLSR's own brings none.
+def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:
+    """Parse the options; a method other than our own brings settings that hold where neither source gives any."""
+    given, brought = parse_unchecked(Train, "train", arguments, recipe), {}
+    if given.method != OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
+        from cplsr.methods.registry import find_method, starting_settings
 
-    Args:
-        recipe: What the recipe says, the method perhaps.
-        arguments: The unparsed arguments, which beat it.
-    """
-    name = last_given("--method", arguments) or recipe.get("method", OWN_METHOD)
-    if name == OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
-        return {}
-    from cplsr.methods.registry import find_method, starting_settings
-
-    return starting_settings(find_method(name), last_given("--train", arguments) or recipe.get("train", "auto"))
-
-
-def last_given(flag: str, arguments: Sequence[str]) -> str | None:
-    """Find the last value of an option among unparsed arguments, given as `--name value` or `--name=value`."""
-    value = None
-    for argument, following in pairwise([*arguments, ""]):
-        if argument == flag:
-            value = following
-        elif argument.startswith(f"{flag}="):
-            value = argument.removeprefix(f"{flag}=")
-    return value or None
+        brought = starting_settings(find_method(given.method), given.train)
+    return parse(Train, "train", arguments, {**brought, **recipe})
 
 
 def run(options: Train, command: str) -> int:
-    """Train, and print the accuracies.
-
-    Args:
-        options: The options.
-        command: What was typed, which is kept with the run.
-
-    Returns:
-        The exit code.
-    """
+    """Train, print the accuracies, and give the exit code; `command` is what was typed, which is kept with the run."""
     if not options.base:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
     if options.out is None:
@@ -107,23 +83,21 @@ def run(options: Train, command: str) -> int:
     import torch
 
     from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_domain
     from cplsr.methods.registry import FULL, find_method, make_objective, trained_kind
-    from cplsr.training.loop import train
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     settings = TrainingSettings.of(options)
     method = find_method(options.method)
-    objective = make_objective(method, parse_options(options.method_options, "method", "skip=0.4"), settings)
-    adapter_options = parse_adapter_options(options.adapter_options)
+    adapter_options, method_options = options.parsed_options()
+    objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
     if kind == FULL:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
-    result = train(
+    result = cplsr.train(
         open_backbone(options),
-        open_domain(options.base),
-        None if options.val is None else open_domain(options.val),
+        cplsr.open_domain(options.base),
+        None if options.val is None else cplsr.open_domain(options.val),
         out=options.out,
         adapter=kind,
         adapter_options=adapter_options,
@@ -138,7 +112,7 @@ def run(options: Train, command: str) -> int:
     return 0
 
 
-def _print_result(result: TrainingResult, select: str) -> None:
+def _print_result(result: cplsr.TrainingResult, select: str) -> None:
     if result.already_finished:
         print(f"{result.folder} is finished already; nothing was done.")
     print(
@@ -146,8 +120,3 @@ def _print_result(result: TrainingResult, select: str) -> None:
         f"{result.best_accuracy:.2f} % at its best (episode {result.best_episode}); {result.seconds:.0f} s"
     )
     print(f"the {select} adapter is in {result.folder / 'adapter'}")
-
-
-def parse_adapter_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Read options of an adapter; see `parse_options`."""
-    return parse_options(texts, "adapter", "sharing=shared")

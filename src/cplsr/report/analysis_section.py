@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 
-from cplsr.records.analysis import Analysis, CostRow, DomainAnalysis, HeadChange
+from cplsr.records.analysis import Analysis, CostRow, DomainAnalysis, HeadChange, Measures
 from cplsr.report.figures import figure, figures
 from cplsr.report.heat_map import heat_map
 from cplsr.report.lines import Line, line_chart
 from cplsr.report.markup import element, number, significant, text
 from cplsr.report.scatter import scatter_chart, scatter_legend
 from cplsr.report.sections import table_with_sources
-from cplsr.report.tables import Cell, Cells, Table, table
+from cplsr.report.tables import Cells, Table, table
 
-TERMS = {"V_tr": "V_tr", "V_wit": "V_wit", "Ed2": "Ed²", "tr_sigma": "tr Σ", "tr_sigma_tau": "tr Σ_τ",
-         "base_term": "base term"}  # fmt: skip
+TERMS = {
+    "tr_sigma": "spread between\nclasses tr Σ",
+    "tr_sigma_tau": "within them\ntr Σ_τ",
+    "V_tr": "unequal spread\nV_tr",
+    "V_wit": "within-class\nV_wit",
+    "Ed2": "distances\nEd²",
+    "base_term": "base\nterm",
+}
 """Terms of the bound, and how they are written."""
 MOST_HEADS = 12
 SPACE_WORDS = (
-    "On embeddings of unit length. Within/between is the spread inside the classes over the spread of their means: "
-    "lower is easier. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17); the base term is made of them "
-    "(Eq. 14). It may exceed the largest possible error and then says nothing by itself, but it can be compared. "
-    "The proxy distance tells how easily base and target images are told apart: 0 not at all, 2 always. "
-    "Cosine and shift tell how far the adapter moved the embeddings: the mean cosine of an image before and after, and "
-    "the way of the mean embedding in units of the spread before."
+    "On embeddings of unit length. V_tr, V_wit and Ed² are the terms of the bound (Eq. 15–17); the base term is made "
+    "of them (Eq. 14). λ and the term of the sample size are not estimated. The distance from the base tells how "
+    "easily base and target images are told apart. Cosine and shift tell how far the adapter moved the embeddings: the "
+    "mean cosine of an image before and after, and the way of the mean embedding."
 )
 UMAP_WORDS = "Each point is an image, each color and shape a class. Only who is near whom has a meaning, not the axes."
 HEADS_WORDS = (
@@ -38,43 +43,68 @@ ATTENTION_WORDS = "The image, then where the class token looks in each head, bef
 COST_WORDS = "What the kinds of adapters cost as images give more tokens. A merged coalescent projection costs nothing."
 
 
+def tables(analysis: Analysis) -> list[Table]:
+    """All tables of what was measured; only those that have rows."""
+    shown = [domain_table(analysis), bound_table(analysis)] if analysis.domains else []
+    shown += [heads_table(analysis.heads)] if analysis.heads else []
+    return shown + ([cost_table(analysis.cost)] if analysis.cost else [])
+
+
 def _space(analysis: Analysis) -> str:
     if not analysis.domains:
         return ""
-    shots = dict.fromkeys(shot for domain in analysis.domains.values() for shot in domain.before.bound)
-    tables = [spread_table(analysis.domains), *(bound_table(analysis.domains, shot) for shot in shots)]
-    return "".join(map(table_with_sources, tables))
+    return table_with_sources(domain_table(analysis)) + table_with_sources(bound_table(analysis))
 
 
-def spread_table(domains: dict[str, DomainAnalysis]) -> Table:
-    """Spread and distance from the base domain, before and after, and how far the embeddings moved."""
-    moved = any(domain.drift is not None for domain in domains.values())
+def domain_table(analysis: Analysis) -> Table:
+    """A row for each domain: spread of classes, distance from the base domain, attention entropy, and the drift."""
+    moved = any(domain.drift is not None for domain in analysis.domains.values())
     rows: list[Cells] = []
-    for name, domain in domains.items():
-        cells = [*_lower_bold(domain, "within_between"), *_lower_bold(domain, "proxy_distance")]
-        if moved:
-            cells += [Cell(number(getattr(domain.drift, what, None), 3)) for what in ("cosine", "shift")]
-        rows.append((name, f"{domain.images:,}", *cells))
-    columns = ["domain", "images", "within/between\nbefore", "after", "proxy distance\nbefore", "after"]
+    for name, domain in analysis.domains.items():
+        measures = (lambda m: m.within_between, lambda m: m.proxy_distance, _mean_entropy)
+        drift = [significant(getattr(domain.drift, what, None), 4) for what in ("cosine", "shift")] if moved else []
+        rows.append((name, f"{domain.images:,}", *(_before_after(domain, measure) for measure in measures), *drift))
+    columns = ["domain", "images", "spread within classes\n/ between them", "distance\nfrom base", "attention\nentropy"]
+    caption = (
+        "Spread: smaller is better separated. Distance: 0 not to be told apart, 2 always. "
+        "Entropy of the class token's attention in nats, mean of layers and heads: smaller looks at fewer places."
+    )
     if moved:
-        columns += ["cosine\nbefore, after", "common\nshift"]
-    return table("Spread of the classes, distance from the base", columns, rows, "Bold: the lower of two.")
+        columns += ["cosine\nwith before", "common\nshift"]
+        caption += " Shift: of the mean embedding, in units of the spread before."
+    return table("What the embeddings look like" + _stages(analysis), columns, rows, caption)
 
 
-def bound_table(domains: dict[str, DomainAnalysis], shot: int) -> Table:
-    """The terms of the bound at one shot, before → after."""
-    rows = []
-    for name, domain in domains.items():
-        stages = [stage.bound.get(shot) for stage in (domain.before, domain.after) if stage is not None]
-        rows.append((name, *(" → ".join(significant(getattr(own, term, None)) for own in stages) for term in TERMS)))
-    caption = "Before → after. λ and the term of the sample size are not estimated."
-    return table(f"Terms of the bound, {shot}-shot", ("domain", *TERMS.values()), rows, caption)
+def bound_table(analysis: Analysis) -> Table:
+    """The terms of the bound, a row for each domain and shot."""
+    rows: list[Cells] = []
+    for name, domain in analysis.domains.items():
+        for shot in domain.before.bound:
+            figures = (_before_after(domain, partial(_term, shot, term)) for term in TERMS)
+            rows.append((name, str(shot), *figures))
+    way = analysis.settings.get("way")
+    most = f", of at most {way - 1} at this way," if isinstance(way, int) else ""
+    caption = f"A base term of 1 or more{most} bounds nothing: read it as a comparison."
+    title = "Terms of the generalization bound (Eq. 14-17)" + _stages(analysis)
+    return table(title, ("domain", "shot", *TERMS.values()), rows, caption)
 
 
-def _lower_bold(domain: DomainAnalysis, what: str) -> list[Cell]:
-    values = [getattr(stage, what, None) for stage in (domain.before, domain.after)]
-    higher = max(values) if None not in values else None  # type: ignore[type-var]
-    return [Cell(number(value, 3), bold=higher is not None and value < higher) for value in values]
+def _mean_entropy(measures: Measures) -> float | None:
+    heads = [value for layer in measures.attention_entropy for value in layer]
+    return sum(heads) / len(heads) if heads else None
+
+
+def _term(shot: int, term: str, measures: Measures) -> float | None:
+    return getattr(measures.bound.get(shot), term, None)
+
+
+def _stages(analysis: Analysis) -> str:
+    return "" if analysis.adapter is None else ": frozen → adapted"
+
+
+def _before_after(domain: DomainAnalysis, measure: Callable[[Measures], float | None]) -> str:
+    figures = [measure(stage) for stage in (domain.before, domain.after) if stage is not None]
+    return "" if figures[0] is None else " → ".join(significant(figure, 4) for figure in figures)
 
 
 def _umap(analysis: Analysis) -> str:
@@ -112,24 +142,23 @@ def _head_map(heads: tuple[HeadChange, ...], what: str, title: str) -> str:
     )
 
 
+HEADS: dict[str, Callable[[HeadChange], str]] = {
+    "layer": lambda head: str(head.layer),
+    "head": lambda head: str(head.head),
+    "‖C − I‖": lambda head: number(head.distance, 3),
+    "singular values": lambda head: f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
+    "condition": lambda head: significant(head.condition),
+    "asymmetry": lambda head: number(head.asymmetry, 3),
+    "entropy change": lambda head: number(head.entropy_change, 3, sign=True),
+}
+
+
 def heads_table(heads: tuple[HeadChange, ...]) -> Table:
     """The heads that changed most."""
     ranked = sorted(heads, key=lambda head: -head.distance)[:MOST_HEADS]
-    rows = [
-        (
-            str(head.layer),
-            str(head.head),
-            number(head.distance, 3),
-            f"{number(head.singular_min, 3)} – {number(head.singular_max, 3)}",
-            significant(head.condition),
-            number(head.asymmetry, 3),
-            number(head.entropy_change, 3, sign=True),
-        )
-        for head in ranked
-    ]
     more = f"The first {len(ranked)} of {len(heads)} heads." if len(ranked) < len(heads) else ""
-    columns = ("layer", "head", "‖C − I‖", "singular values", "condition", "asymmetry", "entropy change")
-    return table("Heads that changed most", columns, rows, more)
+    rows = [tuple(write(head) for write in HEADS.values()) for head in ranked]
+    return table("Heads that changed most", HEADS, rows, more)
 
 
 def _entropy(analysis: Analysis) -> str:
@@ -148,7 +177,7 @@ def _entropy_of(name: str, domain: DomainAnalysis) -> str:
     return line_chart(
         lines,
         title=f"Entropy of attention on {name}",
-        description="; ".join(f"{line.name}: {', '.join(number(y) for _, y in line.points)}" for line in lines),
+        description="; ".join(f"{line.name}: {', '.join(number(point[1]) for point in line.points)}" for line in lines),
         x="layer",
         y="entropy, nats",
         caption=name,
@@ -192,22 +221,22 @@ def _cost_curve(costs: tuple[CostRow, ...], what: str, name: str) -> str:
     )
 
 
+COSTS: dict[str, Callable[[CostRow], str]] = {
+    "adapter": lambda entry: entry.adapter,
+    "image size": lambda entry: f"{entry.image_size:,}",
+    "tokens": lambda entry: f"{entry.tokens:,}",
+    "parameters": lambda entry: f"{entry.parameters:,.0f}",
+    "GFLOPs per image": lambda entry: number(entry.flops / 1e9, 3),
+    "ms per image": lambda entry: "" if entry.seconds is None else significant(1000 * entry.seconds),
+}
+
+
 def cost_table(costs: tuple[CostRow, ...]) -> Table:
     """Every adapter at every image size; times only where some were measured."""
-    columns = ("adapter", "image size", "tokens", "parameters", "GFLOPs per image", "ms per image")
-    rows = [
-        (
-            entry.adapter,
-            f"{entry.image_size:,}",
-            f"{entry.tokens:,}",
-            f"{entry.parameters:,.0f}",
-            number(entry.flops / 1e9, 3),
-            "" if entry.seconds is None else significant(1000 * entry.seconds),
-        )
-        for entry in costs
-    ]
-    shown = len(columns) if any(entry.seconds is not None for entry in costs) else -1
-    return table("What adapters cost in a forward pass", columns[:shown], [row[:shown] for row in rows])
+    timed = any(entry.seconds is not None for entry in costs)
+    columns = {name: write for name, write in COSTS.items() if timed or name != "ms per image"}
+    rows = [tuple(write(entry) for write in columns.values()) for entry in costs]
+    return table("What adapters cost in a forward pass", columns, rows)
 
 
 SUBJECTS: tuple[tuple[str, str, str, Callable[[Analysis], str]], ...] = (

@@ -6,8 +6,8 @@ from cplsr.records.results import ConfusionRow, Results
 from cplsr.report.differences import before_after_chart
 from cplsr.report.figures import figures
 from cplsr.report.heat_map import MANY, heat_map
+from cplsr.report.lines import reliability_chart
 from cplsr.report.markup import element, listed, number, text
-from cplsr.report.reliability import reliability_chart
 from cplsr.report.sections import table_with_sources
 from cplsr.report.tables import Cell, Cells, Table, table
 

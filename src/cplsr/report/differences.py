@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from cplsr.records.results import PairedRow
 from cplsr.report.estimates import Estimate
@@ -21,7 +22,6 @@ def difference_chart(rows: Sequence[PairedRow]) -> str:
     left = label_width(names, LETTERS)
     scale = scale_of([0.0, *(row.difference + side * (row.ci95 or 0.0) for row in rows for side in (-1, 1))],
                      left + 4, WIDTH - 52)  # fmt: skip
-    bottom = TOP + ROW * len(rows) + 4
     drawn = [
         _difference(Estimate(row.difference, row.ci95), name, scale, _middle(number_))
         for number_, (name, row) in enumerate(zip(names, rows, strict=True))
@@ -31,12 +31,10 @@ def difference_chart(rows: Sequence[PairedRow]) -> str:
         for name, row in zip(names, rows, strict=True)
     ]
     looks: dict[str, Mark] = {"significantly better": "better", "significantly worse": "worse", CHANCE: ""}
-    return chart(
-        WIDTH,
-        bottom + 38,
-        x_axis(scale, TOP, bottom, "difference, percentage points"),
-        line(scale(0.0), TOP, scale(0.0), bottom, "zero"),
-        *drawn,
+    return _rows_chart(
+        drawn,
+        scale,
+        "difference, percentage points",
         title=f"{rows[0].method} minus {rows[0].against}",
         description="; ".join(spoken),
         legend=swatches([(_shape(mark, 11.0, 6.0), name) for name, mark in looks.items()]),
@@ -49,23 +47,29 @@ def before_after_chart(
     """A row of points from 0 to 100 for each name, one point per series, joined by a line."""
     left = label_width([name for name, _ in rows], LETTERS)
     scale = Scale(0.0, 100.0, left + 4, WIDTH - 12)
-    bottom = TOP + ROW * len(rows) + 4
-    parts = [x_axis(scale, TOP, bottom, axis)]
+    drawn = []
     for number_, (name, values) in enumerate(rows):
         y, across = _middle(number_), [scale(value) for value in values]
         row = hint(f"{name}: {', '.join(number(value, 1) for value in values)}")
         row += label(left - 4, y + 4, name, anchor="end", letters=LETTERS)
         points = "".join(point(x, y, own) for own, x in enumerate(across))
-        parts.append(element("g", row, line(min(across), y, max(across), y, "joint"), points))
-    return chart(
-        WIDTH,
-        bottom + 38,
-        *parts,
+        drawn.append(element("g", row, line(min(across), y, max(across), y, "joint"), points))
+    return _rows_chart(
+        drawn,
+        scale,
+        axis,
         title=title,
         description=", ".join(f"{name} {number(values[-1], 0)} %" for name, values in rows),
         caption=caption,
         legend=swatches([(point(11.0, 6.0, own), name) for own, name in enumerate(series)]),
     )
+
+
+def _rows_chart(rows: Sequence[str], scale: Scale, axis: str, **named: Any) -> str:
+    """Rows under each other over one axis, with a line at zero where that is not its edge."""
+    bottom = TOP + ROW * len(rows) + 4
+    zero = line(scale(0.0), TOP, scale(0.0), bottom, "zero") if scale.low < 0 else ""
+    return chart(WIDTH, bottom + 38, x_axis(scale, TOP, bottom, axis), zero, *rows, **named)
 
 
 def _middle(row: int) -> float:

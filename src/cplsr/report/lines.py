@@ -1,28 +1,47 @@
-"""Curves: what happened over the episodes of a training, or how a cost grows."""
+"""Curves: what happened over the episodes of a training, how a cost grows, whether confidences hold."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cplsr.report.figures import BOTTOM, LEFT, RIGHT, TOP, WIDTH, axes, chart, hint, path, point, style, swatches
-from cplsr.report.markup import element, significant
+from cplsr.records.results import CalibrationRow
+from cplsr.report.figures import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    axes,
+    chart,
+    hint,
+    label,
+    line,
+    path,
+    point,
+    style,
+    swatches,
+)
+from cplsr.report.markup import element, number, significant
 from cplsr.report.scales import Scale, has_place, scale_of
 
-HEIGHT = 230.0
+HEIGHT, SQUARE = 230.0, 330.0
+
+
+Point = tuple[float, float] | tuple[float, float, float | None]
+"""Where a curve passes, and the 95 % half-width around it, if known."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: its points from left to right, the 95 % half-widths around them if known, the number of its series.
+    """One curve: its points from left to right, and the number of its series.
 
-    faint: drawn behind the others, without a place in the legend.
+    faint: drawn behind the others, without a place in the legend. marked: with a shape at every point.
     """
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: Sequence[Point]
     series: int = 1
-    half_widths: tuple[float | None, ...] = ()
     faint: bool = False
     marked: bool = False
 
@@ -39,14 +58,9 @@ def line_chart(
     include_y: tuple[float, ...] = (),
 ) -> str:
     """Curves over one horizontal axis; points that have no place on an axis are left out."""
-    drawable = [_drawable(entry, log_y) for entry in lines]
-    values_x = [px for entry in drawable for px, _ in entry.points]
-    values_y = [
-        value + side * (half or 0.0)
-        for entry in drawable
-        for (_, value), half in zip(entry.points, entry.half_widths, strict=True)
-        for side in (-1, 1)
-    ]
+    drawable = [replace(entry, points=[p for p in entry.points if _has_place(p, log_y)]) for entry in lines]
+    values_x = [point[0] for entry in drawable for point in entry.points]
+    values_y = [edge for entry in drawable for point in entry.points for edge in _interval(point)]
     edges = (min(values_x), max(values_x)) if values_x else ()
     horizontal = scale_of(values_x, LEFT, WIDTH - RIGHT, include=edges)
     vertical = scale_of(values_y, HEIGHT - BOTTOM, TOP, log=log_y, include=include_y)
@@ -77,28 +91,56 @@ def _swatch(entry: Line) -> str:
     return stroke + (point(11.0, 6.0, entry.series) if entry.marked else "")
 
 
-def _drawable(entry: Line, log_y: bool) -> Line:
-    halves = entry.half_widths or (None,) * len(entry.points)
-    kept = [
-        (own, half)
-        for own, half in zip(entry.points, halves, strict=True)
-        if has_place(own[0]) and has_place(own[1], log=log_y)
-    ]
-    return replace(entry, points=tuple(own for own, _ in kept), half_widths=tuple(half for _, half in kept))
+def _has_place(point: Point, log_y: bool) -> bool:
+    return has_place(point[0]) and has_place(point[1], log=log_y)
+
+
+def _interval(point: Point) -> tuple[float, float]:
+    """Both ends of the interval around a point; the point itself where none is known."""
+    half = (point[2] if len(point) == 3 else None) or 0.0
+    return point[1] - half, point[1] + half
 
 
 def _curve(entry: Line, horizontal: Scale, vertical: Scale) -> str:
     """The band of the intervals, the curve above it, and its points where they are marked."""
-    pixels = [(horizontal(px), vertical(py)) for px, py in entry.points]
+    pixels = [(horizontal(p[0]), vertical(p[1])) for p in entry.points]
     faint = " faint" if entry.faint else ""
     drawn = element("path", hint(entry.name), d=path(pixels), class_=f"line {style(entry.series)}{faint}")
     if entry.marked or len(pixels) == 1:
-        for (px, py), pixel in zip(entry.points, pixels, strict=True):
-            figure = hint(f"{entry.name}: {significant(py, 4)} at {significant(px, 4)}")
+        for p, pixel in zip(entry.points, pixels, strict=True):
+            figure = hint(f"{entry.name}: {significant(p[1], 4)} at {significant(p[0], 4)}")
             drawn += element("g", figure, point(*pixel, entry.series))
-    known = [(px, py, half) for (px, py), half in zip(entry.points, entry.half_widths, strict=True) if half is not None]
+    known = [(horizontal(p[0]), *map(vertical, _interval(p))) for p in entry.points if len(p) == 3 and p[2] is not None]
     if len(known) < 2:
         return drawn
-    lower = [(horizontal(px), vertical(py - half)) for px, py, half in known]
-    upper = [(horizontal(px), vertical(py + half)) for px, py, half in reversed(known)]
-    return element("path", d=path([*lower, *upper]) + "z", class_=f"band {style(entry.series)}") + drawn
+    band = [*((x, low) for x, low, _ in known), *((x, high) for x, _, high in reversed(known))]
+    return element("path", d=path(band) + "z", class_=f"band {style(entry.series)}") + drawn
+
+
+def reliability_chart(row: CalibrationRow, series: int) -> str:
+    """Accuracy over confidence: on the diagonal a method is as good as it says.
+
+    The larger a point, the more queries are in its bin; bins without any are left out.
+    """
+    x, y = Scale(0.0, 1.0, LEFT, WIDTH - RIGHT), Scale(0.0, 1.0, SQUARE - BOTTOM, TOP)
+    filled = [entry for entry in row.bins if entry.share > 0]
+    curve = path((x(entry.confidence), y(entry.accuracy)) for entry in filled) if filled else "M0 0"
+    points = []
+    for entry in filled:
+        right, height = x(entry.confidence), y(entry.accuracy)
+        says = f"sure {entry.confidence:.0%}, right {entry.accuracy:.0%}, {entry.share:.1%} of the queries"
+        disc = element("circle", cx=right, cy=height, r=2 + 7 * entry.share**0.5, class_=f"bubble {style(series)}")
+        points.append(element("g", hint(says), line(right, y(entry.confidence), right, height, "gap"), disc))
+    error = f"{number(100 * row.ece, 1)} %"
+    return chart(
+        WIDTH,
+        SQUARE,
+        axes(x, y, "confidence", "accuracy"),
+        line(x(0.0), y(0.0), x(1.0), y(1.0), "reference"),
+        element("path", d=curve, class_=f"line {style(series)}"),
+        *points,
+        label(WIDTH - 18, y(0.05), f"ECE {error}", anchor="end", class_="strong"),
+        title=f"Reliability of {row.method} on {row.target}",
+        description=f"Expected calibration error {error}.",
+        caption=f"{row.method}, temperature {row.temperature:g}",
+    )

@@ -8,11 +8,11 @@ from typing import Any
 
 from cplsr.records.analysis import Analysis
 from cplsr.records.parts import BackboneInfo
-from cplsr.records.results import EvaluatedAdapter, EvaluationSettings, Results
+from cplsr.records.results import EvaluationSettings, Results
 from cplsr.records.run import TrainingRun
 from cplsr.report.markup import element, number, plural, text
-from cplsr.report.material import Ablation, Material, Training
 from cplsr.report.sections import Section, facts, paragraph, table_with_sources
+from cplsr.report.sources import Ablation, Material, Training
 from cplsr.report.summary import duration
 from cplsr.report.tables import table
 
@@ -75,7 +75,7 @@ def _training_facts(about: TrainingRun) -> list[tuple[str, str]]:
     names = ("way", "shot", "query", "episodes", "lr", "seed", "sst", "pe", "select", "statistics", "shrinkage")
     return [
         ("backbone", _backbone(about.backbone)),
-        ("adapter", _adapter(EvaluatedAdapter(kind=about.adapter["kind"], options=about.adapter.get("options", {})))),
+        ("adapter", _adapter(about.adapter)),
         ("settings", _options({name: about.settings.get(name) for name in names})),
         ("time", "" if about.seconds is None else duration(about.seconds)),
         ("machine", _options({"processes": about.processes, "threads": about.threads})),
@@ -92,7 +92,7 @@ def _backbone(backbone: BackboneInfo | None) -> str:
     return f"{backbone['source']} ({_options(shape)}; {backbone['fingerprint'][:12]})"
 
 
-def _adapter(entry: EvaluatedAdapter) -> str:
+def _adapter(entry: Mapping[str, Any]) -> str:
     shot, options = entry.get("train_shot"), entry.get("options")
     parts = [entry.get("kind", ""), f"({_options(options)})" if options else ""]
     parts += [f"trained for {plural(shot, 'shot')}" if shot is not None else "", entry.get("fingerprint", "")[:12]]

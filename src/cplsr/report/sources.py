@@ -1,11 +1,13 @@
-"""Files and folders given for a page, recognized by what is in them."""
+"""What a page is made of: the files and folders given for it, recognized by what is in them."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cplsr.declared import read_record
 from cplsr.errors import InputError
@@ -14,10 +16,50 @@ from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import FINDINGS, Analysis
 from cplsr.records.public import public_path
 from cplsr.records.results import Results
-from cplsr.records.run import METRICS, RUN, TrainingRun, read_metrics
-from cplsr.report.material import Ablation, Material, Record, Training
+from cplsr.records.run import METRICS, RUN, Metrics, TrainingRun, read_metrics
 
 _WANTED = "give a run folder, a results file, an analysis folder or an ablation folder, or a folder that holds some"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run folder of `cplsr train`: run.json, and metrics.jsonl divided into steps and validations."""
+
+    about: TrainingRun
+    metrics: tuple[Metrics, ...]
+
+    @property
+    def steps(self) -> list[tuple[int, float, float]]:
+        """Episode, loss and images per second of every step."""
+        return [(m.episode, m.loss, m.images_per_second or 0.0) for m in self.metrics if m.loss is not None]
+
+    @property
+    def validations(self) -> list[tuple[int, float, float | None]]:
+        """Episode, accuracy and its half-width of every validation."""
+        return [(m.episode, m.validation, m.validation_ci95) for m in self.metrics if m.validation is not None]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A folder of `cplsr ablate`: its runs, in the order in which their rows are to stand."""
+
+    runs: tuple[AblationRun, ...]
+
+
+Record = Results | Training | Analysis | Ablation
+T = TypeVar("T", bound=Record)
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything that goes on a page by name, and the files it came from with the first digits of their SHA-256."""
+
+    entries: tuple[tuple[str, Record], ...]
+    files: tuple[tuple[str, str], ...] = ()
+
+    def of(self, kind: type[T]) -> list[tuple[str, T]]:
+        """Names and contents of all records of one kind."""
+        return [(name, record) for name, record in self.entries if isinstance(record, kind)]
 
 
 def gather(paths: Iterable[Path | str]) -> Material:

@@ -10,8 +10,8 @@ from cplsr.records.analysis import Analysis
 from cplsr.records.results import FROZEN, PairedRow, Results
 from cplsr.report.estimates import Estimate, average_difference
 from cplsr.report.markup import element, listed, number, plural, text
-from cplsr.report.material import Ablation, Material, Training
 from cplsr.report.sections import Section, callout, paragraph, parts
+from cplsr.report.sources import Ablation, Material, Training
 
 
 def summary_section(material: Material) -> Section:

@@ -7,7 +7,7 @@ from functools import partial
 from cplsr.report.figures import figures
 from cplsr.report.lines import Line, line_chart, moving_mean
 from cplsr.report.markup import number
-from cplsr.report.material import Training
+from cplsr.report.sources import Training
 
 chart = partial(line_chart, x="base episode")
 
@@ -32,10 +32,9 @@ def _loss(training: Training) -> str:
 
 
 def _validation(training: Training) -> str:
-    points = tuple((float(episode), accuracy) for episode, accuracy, _ in training.validations)
-    halves = tuple(half for _, _, half in training.validations)
-    curve = Line("validation accuracy, 95 % interval", points, half_widths=halves, marked=True)
-    spoken = ", ".join(f"{number(value)} % after {episode:.0f}" for episode, value in points)
+    points = [(float(episode), accuracy, half) for episode, accuracy, half in training.validations]
+    curve = Line("validation accuracy, 95 % interval", points, marked=True)
+    spoken = ", ".join(f"{number(value)} % after {episode:.0f}" for episode, value, _ in points)
     return chart([curve], title="Validation accuracy", description=spoken, y="accuracy, %", caption="Validation")
 
 

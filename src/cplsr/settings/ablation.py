@@ -1,9 +1,11 @@
-"""What all runs of an ablation share."""
+"""What all runs of an ablation share, and how ray runs them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from cplsr.declared import Declared, between
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import EmbeddingSettings, ThreadSettings
 from cplsr.settings.numbers import DrawnEpisodes, Images
@@ -22,3 +24,15 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
     """Query images of each class in them."""
     match_shot: bool = True
     """Measure each adapter only at the shot it was trained for."""
+
+
+@dataclass(frozen=True)
+class RaySettings(Declared):
+    """How ray is used."""
+
+    ray_address: str | None = None
+    """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
+    ray_workers: Annotated[int, between(1, 10_000)] | None = None
+    """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
+    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
+    """GPUs for each run."""

@@ -24,10 +24,10 @@ class AnalysisSettings(Declared):
     seed: Seed = 0
     """Which images are drawn."""
     umap: bool = False
-    """Whether to lay the embeddings out in two dimensions too."""
+    """Also embeddings in two dimensions before and after, as in the paper (needs cplsr[viz])."""
     attention_images: Annotated[int, between(0, 10_000)] = 0
     """Of so many images of each domain, a picture of what the class token looks at."""
     entropy_images: Annotated[int, between(1, 10_000)] = 32
     """Over so many images of each domain the entropy of attention is averaged."""
     cost: bool = False
-    """Whether to time adapters at several image sizes too."""
+    """Also what adapters cost at several image sizes, timed on this machine (a minute or two)."""
