@@ -25,6 +25,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from cplsr.episodes.heads import Head, ProductHead, Products
+from cplsr.episodes.heads.head import Task
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.episodes.sampling import Episodes
@@ -145,8 +146,8 @@ class Scoring:
             torch.from_numpy(products).double()
             for products in (self._products(columns[:, :, None], images[:, None]), self._products(images, images))
         )
-        products = Products(inner.transpose(1, 2), squares, support.shape[1], self._vectors.shape[1])
-        return _class_first(head.from_products(products, _labels(episodes), episodes.way))
+        products = Products(inner.transpose(1, 2), squares, _labels(episodes), episodes.way, self._vectors.shape[1])
+        return _class_first(head.from_products(products))
 
     def _products(self, rows: Int64[ndarray, "..."], columns: Int64[ndarray, "..."]) -> Float32[ndarray, "..."]:
         # Products of a row lie together: the fewer images should be the rows. torch takes half of numpy's time.
@@ -160,11 +161,10 @@ class Scoring:
         support, queries = (
             table[torch.from_numpy(images.reshape(len(episodes), -1))] for images in (episodes.support, episodes.asked)
         )
+        task = Task(support, _labels(episodes), queries, episodes.way)
         if isinstance(head, ProductHead):
-            products = Products.of(support, queries, together=head.together)
-            products = Products(products.inner.double(), products.squares.double(), products.support, products.dim)
-            return _class_first(head.from_products(products, _labels(episodes), episodes.way))
-        return _class_first(head.scores(support, _labels(episodes), queries, episodes.way))
+            return _class_first(head.from_products(Products.of(task, together=head.together).double()))
+        return _class_first(head.answer(task))
 
     def _prototype_scores(self, episodes: Episodes, head: Prototypes) -> Float32[ndarray, "episodes way queries"]:
         """Temperature · cos(query, prototype); looked up or gathered, the answers are the same."""

@@ -11,6 +11,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage as scikit_learns_shrinkage
 from sklearn.linear_model import RidgeClassifier
 
 from cplsr.episodes.heads import HEADS, Products, make_head
+from cplsr.episodes.heads.head import Task
 from cplsr.episodes.heads.lda import ledoit_wolf_shrinkage
 from cplsr.episodes.heads.ridge import Ridge, fit_ridge, leave_one_out_scores
 from cplsr.errors import InputError
@@ -352,9 +353,10 @@ def test_with_one_image_of_each_class_lda_is_the_nearest_mean():
 
 
 def test_products_of_unit_vectors_are_cosines():
-    support, _, queries = episode(2, [2] * 2, 3, 5, seed=0)
+    support, labels, queries = episode(2, [2] * 2, 3, 5, seed=0)
 
-    products = Products.of(torch.from_numpy(support), torch.from_numpy(queries), together=True).unit()
+    task = Task(*map(torch.from_numpy, (support, labels, queries)), 2)
+    products = Products.of(task, together=True).unit()
 
     rows = unit(np.concatenate([support, queries]))
     np.testing.assert_allclose(products.inner, rows @ rows.T, atol=1e-12)

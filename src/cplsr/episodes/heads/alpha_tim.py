@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.declared import above, between
-from cplsr.episodes.heads.head import Head, averaging, one_hot
+from cplsr.episodes.heads.head import Head, Task, one_hot
 from cplsr.episodes.prototypes import normalize
 
 
@@ -37,19 +37,13 @@ class AlphaTim(Head):
     together: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
-    def scores(
-        self,
-        support: Float[Tensor, "*episodes support dim"],
-        labels: Int[Tensor, "support"],
-        queries: Float[Tensor, "*episodes queries dim"],
-        way: int,
-    ) -> Float[Tensor, "*episodes queries way"]:
-        """See `Head.scores`."""
-        support, queries = normalize(support), normalize(queries)
-        alpha = self.alpha or (2.0 if len(labels) == way else 7.0)
-        truth = one_hot(labels, way, support)
+    def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
+        """See `Head.answer`."""
+        support, queries = normalize(task.support), normalize(task.queries)
+        alpha = self.alpha or (2.0 if len(task.labels) == task.way else 7.0)
+        truth = one_hot(task.labels, task.way, support)
         with torch.enable_grad():
-            weights = (averaging(labels, way, support).T @ support).requires_grad_()
+            weights = ((truth / truth.sum(dim=0)).T @ support).requires_grad_()
             optimizer = torch.optim.Adam([weights], lr=self.rate)
             for _ in range(self.steps):
                 of_support, of_queries = self._logits(support, weights), self._logits(queries, weights)

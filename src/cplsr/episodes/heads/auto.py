@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cplsr.declared import between
-from cplsr.episodes.heads.head import Head, one_hot
-from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores
+from cplsr.episodes.heads.head import Head, Task, one_hot
+from cplsr.episodes.heads.ridge import TEMPERATURE, add_penalty, leave_one_out_scores
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 CLEAR = 2.0
@@ -85,24 +85,17 @@ class Auto(Head):
             return tuple(Reading(self.decay, penalty) for penalty in (USUAL.penalty, *PENALTIES))
         return READINGS if self.parts > 1 else tuple(Reading(None, p) for p in (USUAL.penalty, *PENALTIES))
 
-    def scores(
-        self,
-        support: Float[Tensor, "*episodes support dim"],
-        labels: Int[Tensor, "support"],
-        queries: Float[Tensor, "*episodes queries dim"],
-        way: int,
-    ) -> Float[Tensor, "*episodes queries way"]:
-        """See `Head.scores`."""
-        inner = part_products(torch.cat((support, queries), dim=-2), support, self.parts)
-        count = support.shape[-2]
-        readings = self.readings()
-        chosen = choose(left_out_errors(inner[..., :count, :], labels, way, readings), labels)
+    def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
+        """See `Head.answer`."""
+        inner = part_products(torch.cat((task.support, task.queries), dim=-2), task.support, self.parts)
+        count, readings = len(task.labels), self.readings()
+        chosen = choose(left_out_errors(inner[..., :count, :], task.labels, task.way, readings), task.labels)
         weights = torch.stack([reading.weights(self.parts) for reading in readings]).to(inner)[chosen]
         penalties = torch.tensor([reading.penalty for reading in readings]).to(inner)[chosen]
         products = (weights[..., None, None] * inner).sum(dim=-3)
-        identity = torch.eye(count, dtype=inner.dtype, device=inner.device)
-        factor = torch.linalg.cholesky(products[..., :count, :] + penalties[..., None, None] * identity)
-        return TEMPERATURE * products[..., count:, :] @ torch.cholesky_solve(one_hot(labels, way, inner), factor)
+        factor = add_penalty(products[..., :count, :], penalties[..., None, None])
+        truth = one_hot(task.labels, task.way, inner)
+        return TEMPERATURE * products[..., count:, :] @ torch.cholesky_solve(truth, factor)
 
 
 def part_products(

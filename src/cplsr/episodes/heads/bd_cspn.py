@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.heads.centered import shifted, support_means
-from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means, one_hot
+from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means
 
 SHARPNESS = 10.0
 """Factor on the cosines in the weights of a class's members, and in the scores."""
@@ -30,20 +30,18 @@ class BdCspn(ProductHead):
     together: ClassVar[bool] = True
     temperature: ClassVar[float | None] = SHARPNESS
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         moved = _queries_on_support(products.unit())
-        means = support_means(moved, labels, way).expand(*moved.inner.shape[:-1], way)
-        cosines = cosines_with_means(Products(moved.inner, moved.squares, 0, moved.dim), means)  # of all images
+        means = support_means(moved).expand(*moved.inner.shape[:-1], moved.way)
+        cosines = cosines_with_means(moved, means)
         answers = cosines[..., moved.support :, :].argmax(dim=-1)
-        assigned = torch.nn.functional.one_hot(answers, way).to(means.dtype)
-        members = one_hot(labels, way, means).expand(*answers.shape[:-1], -1, -1)
+        assigned = torch.nn.functional.one_hot(answers, moved.way).to(means.dtype)
+        members = moved.members.expand(*answers.shape[:-1], -1, -1)
         weights = torch.cat((members, assigned), dim=-2) * (SHARPNESS * cosines).softmax(dim=-1)
         weights = weights / weights.sum(dim=-2, keepdim=True)
         asked = (assigned.sum(dim=-2, keepdim=True) > 0).expand_as(weights)
-        return SHARPNESS * cosines_with_means(moved, torch.where(asked, weights, means))
+        return SHARPNESS * cosines_with_means(moved, torch.where(asked, weights, means))[..., moved.support :, :]
 
 
 def _queries_on_support(products: Products) -> Products:

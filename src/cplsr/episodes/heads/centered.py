@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from cplsr.episodes.heads.head import ProductHead, Products, averaging, cosines_with_means
+from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means
 from cplsr.episodes.prototypes import TEMPERATURE
 
 Center = Literal["queries", "classes"]
@@ -31,21 +31,21 @@ class Centered(ProductHead):
     together: ClassVar[bool] = True
     temperature: ClassVar[float | None] = TEMPERATURE
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
-        cosines = centered(products.unit(), labels, way, self.center)
-        return TEMPERATURE * cosines_with_means(cosines, support_means(cosines, labels, way))
+        cosines = centered(products.unit(), self.center)
+        return TEMPERATURE * cosines_with_means(cosines, support_means(cosines))[..., cosines.support :, :]
 
 
-def centered(cosines: Products, labels: Int[Tensor, "support"], way: int, center: Center) -> Products:
+def centered(cosines: Products, center: Center) -> Products:
     """Products of unit embeddings, centered and scaled to length one again."""
     images = cosines.inner.shape[-1]
     weights = cosines.inner.new_full(cosines.squares.shape, 1 / (images - cosines.support))
     weights[..., : cosines.support] = 0
     if center == "classes":
-        shares = (TEMPERATURE * cosines_with_means(cosines, support_means(cosines, labels, way))).softmax(dim=-1)
+        shares = (TEMPERATURE * cosines_with_means(cosines, support_means(cosines))[..., cosines.support :, :]).softmax(
+            dim=-1
+        )
         weights[..., cosines.support :] = (shares / shares.sum(dim=-2, keepdim=True)).mean(dim=-1)
     return shifted(cosines, -weights[..., None, :].expand(cosines.inner.shape)).unit()
 
@@ -54,10 +54,10 @@ def shifted(products: Products, shifts: Float[Tensor, "*episodes images images"]
     """Products after a weighted sum of all images, row i of `shifts`, was added to image i."""
     change = torch.eye(shifts.shape[-1], dtype=shifts.dtype) + shifts
     inner = change @ products.inner @ change.transpose(-1, -2)
-    return Products(inner, inner.diagonal(dim1=-2, dim2=-1).clamp(min=0), products.support, products.dim)
+    return replace(products, inner=inner, squares=inner.diagonal(dim1=-2, dim2=-1).clamp(min=0))
 
 
-def support_means(products: Products, labels: Int[Tensor, "support"], way: int) -> Float[Tensor, "images way"]:
+def support_means(products: Products) -> Float[Tensor, "images way"]:
     """The weights of all images in the class means of the support images: a query has none."""
     queries = products.inner.shape[-1] - products.support
-    return torch.nn.functional.pad(averaging(labels, way, products.inner), (0, 0, 0, queries))
+    return torch.nn.functional.pad(products.averaging, (0, 0, 0, queries))

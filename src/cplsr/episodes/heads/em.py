@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.declared import above, between
 from cplsr.episodes.heads.centered import Center, centered
-from cplsr.episodes.heads.head import ProductHead, Products, one_hot
+from cplsr.episodes.heads.head import ProductHead, Products
 
 
 @final
@@ -37,13 +37,11 @@ class Em(ProductHead):
     together: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
-        unit = centered(products.unit(), labels, way, self.center)
+        unit, way = centered(products.unit(), self.center), products.way
         queries = unit.inner.shape[-1] - unit.support
-        members = one_hot(labels, way, unit.inner).expand(*unit.inner.shape[:-2], -1, -1)
+        members = unit.members.expand(*unit.inner.shape[:-2], -1, -1)
         shares = unit.inner.new_zeros(*unit.inner.shape[:-2], queries, way)
         prior = unit.inner.new_full((*unit.inner.shape[:-2], 1, way), 1 / way)
         for step in range(self.iterations + 1):

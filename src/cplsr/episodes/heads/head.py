@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import torch
@@ -11,6 +11,24 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cplsr.declared import Declared
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a head answers: an episode, or several with the same labels.
+
+    Attributes:
+        support: Embeddings of the labeled images.
+        labels: The class of each, 0 to way − 1; the classes may have different numbers of images.
+        queries: Embeddings of the images to answer.
+        way: The number of classes.
+    """
+
+    support: Float[Tensor, "*episodes support dim"]
+    labels: Int[Tensor, "support"]
+    queries: Float[Tensor, "*episodes queries dim"]
+    way: int
 
 
 class Head(Declared, ABC):
@@ -38,6 +56,9 @@ class Head(Declared, ABC):
         return " ".join((self.name, *options))
 
     @abstractmethod
+    def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
+        """Score every query for every class: the highest is the answer, the first of equals."""
+
     def scores(
         self,
         support: Float[Tensor, "*episodes support dim"],
@@ -45,14 +66,8 @@ class Head(Declared, ABC):
         queries: Float[Tensor, "*episodes queries dim"],
         way: int,
     ) -> Float[Tensor, "*episodes queries way"]:
-        """Score every query for every class: the highest is the answer, the first of equals.
-
-        Args:
-            support: Embeddings of the labeled images.
-            labels: The class of each, 0 to way − 1; the classes may have different numbers of images.
-            queries: Embeddings of the images to answer.
-            way: The number of classes.
-        """
+        """Score every query for every class; see `Task`."""
+        return self.answer(Task(support, labels, queries, way))
 
     def description(self) -> dict[str, Any]:
         """The head's name and its options, as `make_head` takes them."""
@@ -66,39 +81,44 @@ class Head(Declared, ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Inner products of the images of an episode: its support images first, then its queries.
+    """Inner products of the images of a task: its support images first, then its queries.
 
     Attributes:
         inner: Products of all images with the support images; with all images where the queries are seen together.
         squares: Squared lengths of all images.
-        support: Number of support images.
+        labels: The class of each support image.
+        way: The number of classes.
         dim: Length of the embeddings.
     """
 
     inner: Float[Tensor, "*episodes images columns"]
     squares: Float[Tensor, "*episodes images"]
-    support: int
+    labels: Int[Tensor, "support"]
+    way: int
     dim: int
 
     @classmethod
-    def of(
-        cls,
-        support: Float[Tensor, "*episodes support dim"],
-        queries: Float[Tensor, "*episodes queries dim"],
-        *,
-        together: bool,
-    ) -> Products:
+    def of(cls, task: Task, *, together: bool) -> Products:
         """The products of given embeddings."""
-        images = torch.cat((support, queries), dim=-2)
-        inner = images @ (images if together else support).transpose(-1, -2)
-        return cls(inner, images.square().sum(dim=-1), support.shape[-2], support.shape[-1])
+        images = torch.cat((task.support, task.queries), dim=-2)
+        inner = images @ (images if together else task.support).transpose(-1, -2)
+        return cls(inner, images.square().sum(dim=-1), task.labels, task.way, images.shape[-1])
+
+    def double(self) -> Products:
+        """The same in double precision."""
+        return replace(self, inner=self.inner.double(), squares=self.squares.double())
 
     def unit(self) -> Products:
         """The products of the same images scaled to length one; a zero vector stays zero."""
         inverse = inverse_root(self.squares)
         columns = self.inner.shape[-1]
         inner = self.inner * inverse[..., None] * inverse[..., None, :columns]
-        return Products(inner, (self.squares > 0).to(inner.dtype), self.support, self.dim)
+        return replace(self, inner=inner, squares=(self.squares > 0).to(inner.dtype))
+
+    @property
+    def support(self) -> int:
+        """How many support images there are."""
+        return len(self.labels)
 
     @property
     def of_support(self) -> Float[Tensor, "*episodes support columns"]:
@@ -110,6 +130,16 @@ class Products:
         """The rows of the queries."""
         return self.inner[..., self.support :, :]
 
+    @property
+    def members(self) -> Float[Tensor, "support way"]:
+        """1 where a support image is of a class."""
+        return one_hot(self.labels, self.way, self.inner)
+
+    @property
+    def averaging(self) -> Float[Tensor, "support way"]:
+        """The weights of the support images in the means of their classes."""
+        return self.members / self.members.sum(dim=0).clamp(min=1)
+
 
 class ProductHead(Head):
     """A head that needs nothing of the embeddings but their inner products.
@@ -118,20 +148,12 @@ class ProductHead(Head):
     """
 
     @abstractmethod
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """The scores, given the products instead of the embeddings."""
 
-    def scores(
-        self,
-        support: Float[Tensor, "*episodes support dim"],
-        labels: Int[Tensor, "support"],
-        queries: Float[Tensor, "*episodes queries dim"],
-        way: int,
-    ) -> Float[Tensor, "*episodes queries way"]:
-        """See `Head.scores`."""
-        return self.from_products(Products.of(support, queries, together=self.together), labels, way)
+    def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
+        """See `Head.answer`."""
+        return self.from_products(Products.of(task, together=self.together))
 
 
 def inverse_root(squares: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -144,22 +166,15 @@ def one_hot(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Ten
     return torch.nn.functional.one_hot(labels.long(), way).to(like.dtype)
 
 
-def averaging(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Tensor, "support way"]:
-    """Weigh the images in the means of their classes."""
-    members = one_hot(labels, way, like)
-    return members / members.sum(dim=0).clamp(min=1)
-
-
 def cosines_with_means(
     products: Products, weights: Float[Tensor, "*#episodes columns way"]
-) -> Float[Tensor, "*episodes queries way"]:
-    """Compute cos(query, Σ weight · image) for every class; 0 where either of the two is the zero vector.
+) -> Float[Tensor, "*episodes images way"]:
+    """Compute cos(image, Σ weight · image) for every class; 0 where either of the two is the zero vector.
 
     Args:
-        products: Inner products of the images of an episode.
+        products: Inner products of the images of a task.
         weights: Of the images that the columns of the products stand for.
     """
     columns = weights.shape[-2]
     means = (weights * (products.inner[..., :columns, :] @ weights)).sum(dim=-2)
-    queries = inverse_root(products.squares[..., products.support :])
-    return products.of_queries @ weights * inverse_root(means)[..., None, :] * queries[..., None]
+    return products.inner @ weights * inverse_root(means)[..., None, :] * inverse_root(products.squares)[..., None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.declared import between
@@ -29,15 +29,13 @@ class Knn(ProductHead):
 
     name: ClassVar[str] = "knn"
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
-        cosines = products.unit().of_queries
+        cosines, labels = products.unit().of_queries, products.labels
         k = min(self.neighbors, int(labels.unique(return_counts=True)[1].min()))
         order = cosines.sort(dim=-1, descending=True, stable=True).indices[..., :k]
         voters = labels.long()[order]
-        votes = torch.zeros(*cosines.shape[:-1], way, dtype=cosines.dtype)
+        votes = torch.zeros(*cosines.shape[:-1], products.way, dtype=cosines.dtype)
         votes.scatter_add_(-1, voters, torch.ones_like(voters, dtype=cosines.dtype))
         nearness = torch.arange(k, 0, -1, dtype=cosines.dtype).div(2 * k).expand(voters.shape)
         return votes + torch.zeros_like(votes).scatter_reduce(-1, voters, nearness, "amax")

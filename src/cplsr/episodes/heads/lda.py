@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.declared import above
-from cplsr.episodes.heads.head import ProductHead, Products, averaging, one_hot
+from cplsr.episodes.heads.head import ProductHead, Products
 
 
 @final
@@ -32,24 +32,20 @@ class Lda(ProductHead):
     linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         cosines = products.unit()
-        means = averaging(labels, way, cosines.inner)
-        weights = self._weights(cosines, labels, way) if len(labels) > len(labels.unique()) else means
+        means = cosines.averaging
+        weights = self._weights(cosines) if products.support > len(products.labels.unique()) else means
         offsets = (means * (cosines.of_support @ weights)).sum(dim=-2) / 2
         return cosines.of_queries @ weights - offsets[..., None, :]
 
-    def _weights(
-        self, cosines: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes support way"]:
+    def _weights(self, cosines: Products) -> Float[Tensor, "*episodes support way"]:
         """Of the support images in A μ_k."""
-        freedom = len(labels) - len(labels.unique())
-        means = averaging(labels, way, cosines.inner)
-        identity = torch.eye(len(labels), dtype=means.dtype, device=means.device)
-        center = identity - one_hot(labels, way, means) @ means.T  # C = center · X, the deviations from the class means
+        freedom = cosines.support - len(cosines.labels.unique())
+        means = cosines.averaging
+        identity = torch.eye(cosines.support, dtype=means.dtype, device=means.device)
+        center = identity - cosines.members @ means.T  # C = center · X, the deviations from the class means
         deviations = center @ cosines.of_support @ center.T  # C Cᵀ
         spread = deviations.diagonal(dim1=-2, dim2=-1).sum(dim=-1)[..., None, None] / freedom  # tr S
         shrinkage = (

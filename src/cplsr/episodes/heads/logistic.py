@@ -30,12 +30,10 @@ class Logistic(ProductHead):
     linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = 1.0
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         cosines = products.unit()
-        fit = fit_logistic(cosines.of_support.double(), labels, way, C=self.C)
+        fit = fit_logistic(cosines.of_support.double(), products.labels, products.way, C=self.C)
         return (cosines.of_queries.double() @ fit.dual + fit.intercept[..., None, :]).to(cosines.inner.dtype)
 
 

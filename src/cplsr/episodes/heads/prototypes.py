@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from cplsr.episodes.heads.head import ProductHead, Products, averaging, cosines_with_means
+from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means
 from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.settings.episodes import PrototypeKind
 
@@ -28,10 +28,8 @@ class Prototypes(ProductHead):
     linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = TEMPERATURE
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         if self.kind == "mean_of_normalized":
             products = products.unit()
-        return TEMPERATURE * cosines_with_means(products, averaging(labels, way, products.inner))
+        return TEMPERATURE * cosines_with_means(products, products.averaging)[..., products.support :, :]

@@ -32,13 +32,11 @@ class Ridge(ProductHead):
     linear: ClassVar[bool] = True
     temperature: ClassVar[float | None] = TEMPERATURE
 
-    def from_products(
-        self, products: Products, labels: Int[Tensor, "support"], way: int
-    ) -> Float[Tensor, "*episodes queries way"]:
+    def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         cosines = products.unit()
-        factor = _factor(cosines.of_support, self.penalty)
-        return TEMPERATURE * cosines.of_queries @ torch.cholesky_solve(one_hot(labels, way, factor), factor)
+        factor = add_penalty(cosines.of_support, self.penalty)
+        return TEMPERATURE * cosines.of_queries @ torch.cholesky_solve(cosines.members, factor)
 
 
 def fit_ridge(
@@ -57,9 +55,9 @@ def fit_ridge(
     truth = one_hot(labels, int(labels.max()) + 1, support)
     if len(support) <= support.shape[1]:
         products = support @ support.T
-        weights = support.T @ torch.cholesky_solve(truth, _factor(products, penalty))
+        weights = support.T @ torch.cholesky_solve(truth, add_penalty(products, penalty))
         return weights, leave_one_out_scores(products, labels, truth.shape[1], penalty)
-    inverse = torch.cholesky_inverse(_factor(support.T @ support, penalty))
+    inverse = torch.cholesky_inverse(add_penalty(support.T @ support, penalty))
     weights = inverse @ (support.T @ truth)
     leverage = (support @ inverse * support).sum(dim=1, keepdim=True)
     return weights, truth - (truth - support @ weights) / (1 - leverage)
@@ -81,14 +79,15 @@ def leave_one_out_scores(
         way: The number of classes.
         penalty: The weight λ, or one for each episode (…, 1, 1).
     """
-    factor = _factor(support, penalty)
+    factor = add_penalty(support, penalty)
     truth = one_hot(labels, way, factor)
     inverse = torch.cholesky_inverse(factor)
     return truth - inverse @ truth / inverse.diagonal(dim1=-2, dim2=-1)[..., None]
 
 
-def _factor(
+def add_penalty(
     support: Float[Tensor, "*episodes support support"], penalty: float | Tensor
 ) -> Float[Tensor, "*episodes support support"]:
+    """The Cholesky factor of the products with λ added to their diagonal."""
     identity = torch.eye(support.shape[-1], dtype=support.dtype, device=support.device)
     return torch.linalg.cholesky(support + penalty * identity)
