@@ -36,6 +36,27 @@ def interrupt_after(classifier, monkeypatch, batches):
     monkeypatch.setattr(FewShotClassifier, "predictions", broken)
 
 
+def test_images_seen_together_are_answered_the_same_after_an_interruption(
+    backbone, support, query, tmp_path, monkeypatch
+):
+    paths = [support / name / "0.png" for name in ("red", "green", "blue")]
+    single = FewShotClassifier(backbone, workers=0, batch_size=3).fit(paths, ["red", "green", "blue"])
+    queries = open_queries(query)
+    label_to_csv(single, queries, tmp_path / "alone.csv")
+    label_to_csv(single, queries, tmp_path / "whole.csv", together=True)
+    with monkeypatch.context() as patched:
+        interrupt_after(single, patched, 2)
+        with pytest.raises(KeyboardInterrupt):
+            label_to_csv(single, queries, tmp_path / "parts.csv", together=True)
+
+    with pytest.raises(InputError, match="left by a run with --together for one of the two only"):
+        label_to_csv(single, queries, tmp_path / "parts.csv")
+    assert label_to_csv(single, queries, tmp_path / "parts.csv", together=True) == 6
+
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert (tmp_path / "alone.csv").read_bytes() != (tmp_path / "whole.csv").read_bytes()
+
+
 def test_rows(classifier, query, tmp_path):
     queries = open_queries(query)
 

@@ -251,3 +251,20 @@ def test_many_images_choose_by_an_even_sample():
 
     assert np.bincount(labels[rows]).tolist() == [125, 3, 125, 125]
     assert (np.diff(rows) > 0).all()
+
+
+def test_images_that_come_together_are_answered_as_bd_cspn_answers_them():
+    generator = np.random.default_rng(4)
+    X, y = generator.normal(size=(3, 12)), ["ash", "birch", "cedar"]
+    queries = X[generator.integers(0, 3, 30)] + generator.normal(size=(30, 12)) + 1
+    model = EmbeddingClassifier().fit(X, y)
+
+    found = model.seeing_together(queries).scores(queries)
+
+    tensors = (torch.from_numpy(X), torch.arange(3), torch.from_numpy(queries))
+    np.testing.assert_allclose(found, make_head("bd_cspn").scores(*tensors, 3) / 10, atol=1e-9)
+    assert not np.allclose(found, model.scores(queries), atol=1e-2), "the classifier itself is as before"
+    with pytest.raises(InputError, match="1 image was given to be answered together: give two at least"):
+        model.seeing_together(queries[:1])
+    with pytest.raises(InputError, match="every class has a single example"):
+        EmbeddingClassifier().fit(*blobs()).seeing_together(queries)

@@ -57,6 +57,7 @@ def label_to_csv(
     *,
     reject_below: float | None = None,
     restart: bool = False,
+    together: bool = False,
 ) -> int:
     """Label every image and write one row for each to a csv file.
 
@@ -69,6 +70,7 @@ def label_to_csv(
         out: The csv file.
         reject_below: Label images `unknown` whose likeliest class is less likely than this.
         restart: Throw away what an interrupted run left behind instead of continuing it.
+        together: Let the images help to find the classes; see `FewShotClassifier.predictions`.
 
     Returns:
         How many rows of an interrupted run were kept.
@@ -82,14 +84,14 @@ def label_to_csv(
     done = 0
     with only_writer(out.parent, out.name):
         if partial.exists() and not restart:
-            check_partial(classifier, queries, out, reject_below)
+            check_partial(classifier, queries, out, reject_below, together)
             done = _keep_whole_batches(partial, queries, classifier.batch_size)
         else:
             partial.unlink(missing_ok=True)
-            write_json(_record_of(out), _identity(classifier, queries, reject_below))
+            write_json(_record_of(out), _identity(classifier, queries, reject_below, together))
             with new_file(partial) as stream:
                 csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
-        _append(classifier, queries, partial, done, reject_below)
+        _append(classifier, queries, partial, done, reject_below, together)
         partial.replace(out)
         _record_of(out).unlink(missing_ok=True)
     return done
@@ -102,12 +104,18 @@ def check_out(out: Path) -> None:
     check_writable(out)
 
 
-def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, reject_below: float | None = None) -> None:
+def check_partial(
+    classifier: FewShotClassifier,
+    queries: Domain,
+    out: Path,
+    reject_below: float | None = None,
+    together: bool = False,
+) -> None:
     """Raise `InputError` if a run into `out` was begun with another model, other images or other settings."""
     partial = partial_of(out)
     if not partial.exists():
         return
-    identity = _identity(classifier, queries, reject_below)
+    identity = _identity(classifier, queries, reject_below, together)
     try:
         begun_with = json.loads(_record_of(out).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -119,6 +127,7 @@ def check_partial(classifier: FewShotClassifier, queries: Domain, out: Path, rej
         "queries": "other or changed query images",
         "reject_below": "another --reject-below",
         "batch_size": "another --batch-size",
+        "together": "--together for one of the two only",
     }
     begun_with = begun_with if isinstance(begun_with, dict) else {}
     differing = [text for key, text in phrases.items() if begun_with.get(key, ...) != identity[key]]
@@ -153,25 +162,34 @@ def summarize(file: Path) -> CsvSummary:
     return CsvSummary(dict(labels.most_common()), unknown, errors, total / read if read else None)
 
 
-def _identity(classifier: FewShotClassifier, queries: Domain, reject_below: float | None) -> dict[str, object]:
+def _identity(
+    classifier: FewShotClassifier, queries: Domain, reject_below: float | None, together: bool
+) -> dict[str, object]:
     """What two runs must share for one to continue the other; the batch size, because sums depend on it a little."""
     return {
         "model": classifier.fingerprint,
         "queries": queries.fingerprint,
         "reject_below": reject_below,
         "batch_size": classifier.batch_size,
+        "together": together,
     }
 
 
 def _append(
-    classifier: FewShotClassifier, queries: Domain, partial: Path, done: int, reject_below: float | None
+    classifier: FewShotClassifier,
+    queries: Domain,
+    partial: Path,
+    done: int,
+    reject_below: float | None,
+    together: bool,
 ) -> None:
     if done == len(queries):
         return
     rest = queries.select(range(done, len(queries))) if done else queries
+    seen_with = queries if together else None
     with writing(partial), partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        for batch in classifier.predictions(rest, reject_below=reject_below):
+        for batch in classifier.predictions(rest, reject_below=reject_below, seen_with=seen_with):
             writer.writerows(map(safe_row, map(csv_row, batch)))
             stream.flush()
         os.fsync(stream.fileno())

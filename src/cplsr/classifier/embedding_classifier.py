@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from cplsr.classifier.leave_one_out import (
 from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.auto import Auto
+from cplsr.episodes.heads.bd_cspn import SHARPNESS, rectified
+from cplsr.episodes.heads.head import Task
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import unit
@@ -71,6 +74,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     counts_: Int64[ndarray, "classes"]
     support_: Float64[ndarray, "images dim"]
     support_labels_: Int64[ndarray, "images"]
+    shift_: Float64[ndarray, "dim"] | None
 
     def __init__(
         self, head: Any = "prototypes", temperature: Any = "auto", parts: Any = 1, decay: Any = "auto"
@@ -153,6 +157,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """Score each vector for every class by the head; −∞ for classes without vectors."""
         check_is_fitted(self)
         vectors = unit(self.read(self._validated(X)))
+        if self.shift_ is not None:
+            vectors = unit(vectors + self.shift_)
         scores = np.full((len(vectors), len(self.classes_)), -np.inf)
         known = self.counts_ > 0
         if self.linear_ is not None:
@@ -207,6 +213,35 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def read(self, vectors: Float64[ndarray, "images dim"]) -> Float64[ndarray, "images dim"]:
         """The vectors as the head sees them: each part by the root of its weight."""
         return vectors * self.scale_ if self.parts > 1 else vectors
+
+    def seeing_together(self, queries: Float64[ndarray, "queries dim"]) -> EmbeddingClassifier:
+        """The same classifier for images that come together: `queries`, or many of which these are a sample.
+
+        Its classes are found with the help of the queries, by BD-CSPN. That is worth points with one support vector per
+        class, and costs points with more.
+
+        Raises:
+            InputError: If a class has more than one support vector, or there are less than two queries.
+        """
+        self.check_together(len(queries))
+        arrays = (self.read(self.support_), self._known_labels, self.read(self._validated(queries)))
+        support, labels, asked = map(torch.from_numpy, arrays)
+        shift, prototypes = rectified(Task(support, labels, asked, int((self.counts_ > 0).sum())))
+        other = copy(self)
+        other.shift_, other.temperature_ = shift.numpy(), SHARPNESS
+        other.linear_ = unit(prototypes.numpy()).T, np.zeros(len(prototypes))
+        return other
+
+    def check_together(self, queries: int) -> None:
+        """Raise `InputError` if so many queries cannot be answered together, or should not."""
+        check_is_fitted(self)
+        if self.counts_.max() > 1:
+            raise InputError(
+                "images are answered together only where every class has a single example: with more of them, answers "
+                "to each image alone are more accurate (leave out --together)"
+            )
+        if queries < 2:
+            raise InputError(f"{queries} image was given to be answered together: give two at least")
 
     def left_out(self) -> Iterator[Judged]:
         """Score every support vector whose class has another one as if it had been left out, some at a time."""
@@ -270,7 +305,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     def _recompute(self, choice: Choice | None = None) -> None:
         """Compute what follows from the support: the choice (unless it is given), the weights, the temperature."""
-        self.choice_ = choice or self._chosen()
+        self.choice_, self.shift_ = choice or self._chosen(), None
         weights = np.sqrt(self.choice_.reading.weights(self.parts).numpy())
         self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)
         vectors, classes = self.read(self.support_), len(self.classes_)

@@ -30,9 +30,13 @@ from cplsr.classifier.pictures import (
 from cplsr.classifier.prediction import Prediction, predictions_of
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
+from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingKey
 from cplsr.settings.backbone import ClassifierPooling
+
+SEEN_TOGETHER = 2000
+"""From this many images what all of them have in common is known well enough, and memory stays bounded."""
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):
@@ -201,12 +205,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         pictures, labels = labeled_pictures(X, y)
         return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
 
-    def predictions(self, X: Any, *, reject_below: float | None = None) -> Iterator[list[Prediction]]:
+    def predictions(
+        self, X: Any, *, reject_below: float | None = None, seen_with: Any = None
+    ) -> Iterator[list[Prediction]]:
         """Label images batch by batch; memory does not depend on their number.
 
         Args:
             X: Images.
             reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            seen_with: Images that come together, X or more, of which up to 2,000 help to find the classes; for one
+                support image per class (see `EmbeddingClassifier.seeing_together`).
 
         Yields:
             The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
@@ -215,9 +223,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         check_rejection(reject_below, self.classes_)
         pictures = as_pictures(X)
         names = picture_names(pictures)
+        head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
         for batch in self._batches(pictures, "classifying"):
             answers = predictions_of(
-                self.head_, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
+                head, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
             )
             by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
             by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
@@ -384,6 +393,14 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             workers=self.workers,
             description=description,
         )
+
+    def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
+        """The head after a look at an even sample of images."""
+        count = len(pictures)
+        rows = np.unique(np.linspace(0, count - 1, min(count, SEEN_TOGETHER)).round().astype(np.int64))
+        sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
+        vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
+        return self.head_.seeing_together(vectors.astype(np.float64))
 
     def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
         return self.embed(X).astype(np.float64)

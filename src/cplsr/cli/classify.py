@@ -101,6 +101,9 @@ class Classify(FittingSettings):
     """Also save the classifier to this folder, for --model, `cplsr serve` and `cplsr export`."""
     copy_to: Path | None = None
     """Also copy the images to this folder, into a folder per class ('unknown' for rejected ones)."""
+    together: bool = False
+    """Let the images to label help to find the classes, for one example per class. It pays where most of the images are
+    of these classes; every image is embedded once more, up to 2,000 of them."""
     restart: bool = False
     """Throw away what an interrupted run left behind instead of continuing it."""
 
@@ -118,15 +121,24 @@ def main(arguments: list[str]) -> int:
     classifier = make_classifier(options)
     names = [str(name) for name in classifier.classes_.tolist()]
     check_rejection(options.reject_below, classifier.classes_)
+    if options.together:
+        classifier.head_.check_together(len(queries))
     if options.copy_to is not None:
         check_label_folders(names, options.copy_to, query)
     check_out(options.out)
     if not options.restart:
-        check_partial(classifier, queries, options.out, options.reject_below)
+        check_partial(classifier, queries, options.out, options.reject_below, options.together)
     if options.save is not None:
         classifier.save(options.save)
         print(f"classifier saved to {options.save}")
-    kept = label_to_csv(classifier, queries, options.out, reject_below=options.reject_below, restart=options.restart)
+    kept = label_to_csv(
+        classifier,
+        queries,
+        options.out,
+        reject_below=options.reject_below,
+        restart=options.restart,
+        together=options.together,
+    )
     if kept:
         print(f"continued an interrupted run: {kept:,} of {len(queries):,} images were labeled already")
     if options.copy_to is not None:

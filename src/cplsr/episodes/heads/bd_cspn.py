@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.heads.centered import shifted, support_means
-from cplsr.episodes.heads.head import ProductHead, Products, cosines_with_means
+from cplsr.episodes.heads.head import ProductHead, Products, Task, cosines_with_means, one_hot
+from cplsr.episodes.prototypes import normalize
 
 SHARPNESS = 10.0
 """Factor on the cosines in the weights of a class's members, and in the scores."""
@@ -42,6 +43,24 @@ class BdCspn(ProductHead):
         weights = weights / weights.sum(dim=-2, keepdim=True)
         asked = (assigned.sum(dim=-2, keepdim=True) > 0).expand_as(weights)
         return SHARPNESS * cosines_with_means(moved, torch.where(asked, weights, means))[..., moved.support :, :]
+
+
+def rectified(task: Task) -> tuple[Float[Tensor, "dim"], Float[Tensor, "way dim"]]:
+    """What BD-CSPN finds in the embeddings of one episode, to answer further queries with.
+
+    Returns:
+        What is added to a query of length one, and the prototypes that its cosines are taken with.
+    """
+    support, queries = normalize(task.support), normalize(task.queries)
+    shift = support.mean(dim=0) - queries.mean(dim=0)
+    moved = torch.cat((support, queries + shift))
+    members = one_hot(task.labels, task.way, moved)
+    means = members.T @ support / members.sum(dim=0)[:, None]
+    cosines = normalize(moved) @ normalize(means).T
+    assigned = one_hot(cosines[len(support) :].argmax(dim=1), task.way, moved)
+    weights = torch.cat((members, assigned)) * (SHARPNESS * cosines).softmax(dim=1)
+    asked = assigned.sum(dim=0) > 0
+    return shift, torch.where(asked[:, None], (weights / weights.sum(dim=0)).T @ moved, means)
 
 
 def _queries_on_support(products: Products) -> Products:
