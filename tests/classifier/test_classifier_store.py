@@ -1,9 +1,11 @@
 """A classifier on disk is the same classifier, and a damaged one is a sentence."""
 
+import hashlib
 import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from cplsr.backbones.load import load_backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
@@ -133,3 +135,24 @@ def test_there_is_no_pickle(saved):
     _, folder = saved
     for file in folder.rglob("*"):
         assert file.suffix in ("", ".json", ".safetensors")
+
+
+def test_a_classifier_of_the_first_format_opens_as_the_papers(backbone, support, tmp_path):
+    fitted = FewShotClassifier(backbone, head="prototypes", workers=0).fit(support)
+    folder = fitted.save(tmp_path / "model")
+    tensors = load_file(folder / "classifier.safetensors")
+    sums = np.zeros((3, tensors["support"].shape[1]))
+    np.add.at(sums, tensors["support_labels"], tensors["support"].astype(np.float64))
+    save_file(tensors | {"prototype_sums": sums}, folder / "classifier.safetensors")
+    info = json.loads((folder / "classifier.json").read_text())
+    digest = hashlib.sha256((folder / "classifier.safetensors").read_bytes()).hexdigest()
+    info |= {"format": 1, "settings": {"temperature": "auto", "prototype": "mean"}, "sha256": digest}
+    del info["choice"]
+    (folder / "classifier.json").write_text(json.dumps(info))
+
+    loaded = FewShotClassifier.load(folder)
+
+    np.testing.assert_allclose(loaded.predict_proba(support), fitted.predict_proba(support), atol=1e-9)
+    assert loaded.head_.choice_.head == Prototypes()
+    loaded.add_class("grey", [np.full((9, 9, 3), 99, np.uint8)])
+    assert loaded.classes_.tolist() == ["blue", "green", "grey", "red"]
