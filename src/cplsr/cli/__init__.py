@@ -7,10 +7,8 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from cplsr.errors import InputError
-from cplsr.files import FULL
 from cplsr.version import __version__
 
 VERBS = {
@@ -56,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _leave_stdout()
         return 1
     except OSError as error:
+        from cplsr.files import FULL
+
         if error.filename is None and error.errno not in FULL:
             raise  # no file is to blame that a user could see to
         print(f"cplsr: {error.filename or 'the output'} cannot be used ({error.strerror})", file=sys.stderr)
@@ -80,6 +80,8 @@ def _run(typed: list[str]) -> int:
         print(f"cplsr {__version__}")
         return 0
     if verb not in VERBS:
+        from difflib import get_close_matches
+
         near = get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "'cplsr --help' lists them"
         raise InputError(f"there is no command {verb!r}: {hint}")
