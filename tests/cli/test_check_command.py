@@ -40,14 +40,16 @@ def test_plain_words(support, common, checkpoint_file, tmp_path, capsys):
 
     printed = capsys.readouterr().out
     for words in (
-        "prototypes, frozen",
-        "prototypes, adapter",
+        "ridge, adapter (in use)",
+        "ridge, frozen",
+        "prototypes of the last class token",
         "logistic regression",
-        "5 nearest neighbors",
+        "nearest neighbors",
         "14 of 15 support images are recognized (93%)",
         "Confusions to expect: green taken for red [1] (1).",
         "green/wrong.png (labeled green, looks like red [1])",
         "More pictures would help most for: green.",
+        "Head: ridge (penalty ",
         "Frozen or adapter: no clear difference on these images (frozen recognizes 14, the adapter 14 of 15",
     ):
         assert words in printed

@@ -54,7 +54,7 @@ class Shared:
     def new_classifier(self) -> FewShotClassifier:
         """Make a classifier without classes, on the shared weights."""
         adapter = FROZEN if self.backbone.adapter is None else None
-        settings = {} if self.start is None else {k: getattr(self.start, k) for k in ("temperature", "prototype")}
+        settings = {} if self.start is None else {k: getattr(self.start, k) for k in ("head", "pooling", "temperature")}
         return FewShotClassifier(self.backbone, adapter, workers=0, **settings)
 
 

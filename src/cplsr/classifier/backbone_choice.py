@@ -31,7 +31,7 @@ def prepared_backbone(
     adapter: str | Path | None = None,
     *,
     image_size: int | None = None,
-    pooling: str = "cls",
+    pooling: str = "auto",
     device: str = "auto",
     precision: str = "fp32",
 ) -> Backbone:
