@@ -39,7 +39,7 @@ def test_the_python_example(tmp_path, capsys):
     assert any(line.startswith("rust rust/") for line in lines)
     made = {path.name for path in tmp_path.iterdir() if path.is_dir()} - {"cplsr-cache"}
     assert made == {"examples", "model", "photos"}
-    assert Image.open(tmp_path / "where_it_looks.png").size == (112, 112)
+    assert Image.open(tmp_path / "where_it_looks.png").size == (128, 128)
     assert len([line for line in lines if line.startswith("photos/")]) == 3
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROCEDURAL = ("radiograph", "dermoscopy", "landcover", "leaf")
 TARGETS = (*(f"{name}=procedural:{name}" for name in PROCEDURAL), "digits")
-BASE_IMAGES = 40
+BASE_IMAGES = 20
 EPISODES, FULL_EPISODES = 1000, 5000
 ENTROPY_IMAGES, PICTURES = 16, 2
 METHOD = "CPLSR"
@@ -69,7 +69,7 @@ def train_demo(options: Demo, console: Console) -> cplsr.TrainingResult:
     settings = TrainingSettings.of(recipe, seed=options.seed)
     if options.full:
         settings = TrainingSettings(lr=recipe.lr, shot=recipe.shot, seed=options.seed)
-    backbone = cplsr.load_backbone(recipe.backbone)
+    backbone = cplsr.load_backbone(recipe.backbone, None if options.full else recipe.image_size)
     base = cplsr.open_domain(recipe.base)
     if not options.full:
         base = first_images(base, BASE_IMAGES)
