@@ -29,8 +29,8 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
     Example:
         >>> from cplsr import attach, load_backbone
         >>> backbone = attach(load_backbone("embedded"), "coalescent", sharing="shared")
-        >>> sum(p.numel() for p in backbone.parameters() if p.requires_grad)  # 6 layers, one 64 x 64 matrix each
-        24576
+        >>> sum(p.numel() for p in backbone.parameters() if p.requires_grad)  # 12 layers, one 64 x 64 matrix each
+        49152
     """
     if backbone.adapter is not None:
         raise InputError(
