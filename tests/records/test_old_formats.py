@@ -66,7 +66,7 @@ def test_all_published_results():
     for path in PUBLISHED.rglob("*.json"):
         if path.name == "tuning.json":
             assert read_rates(path.parent)
-        elif path.name.startswith("results"):
+        elif path.name.startswith(("results", "targets", "validation")):
             assert Results.read(path).confusion
         else:
             assert AblationRun.read(path).results.rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
@@ -13,7 +12,6 @@ from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.leave_one_out import LEAVE_ONE_OUT_IMAGES
 from cplsr.classifier.support_report import Share, judge_support
 from cplsr.episodes.heads import Head
-from cplsr.episodes.heads.auto import Reading
 from cplsr.episodes.heads.knn import Knn
 from cplsr.episodes.heads.logistic import Logistic
 from cplsr.episodes.heads.prototypes import Prototypes
@@ -71,7 +69,6 @@ def how_left_out(images: int) -> str:
 
 def _right(own: EmbeddingClassifier, head: Head, decay: float | None) -> Bool[ndarray, "images"]:
     """Which images another head recognizes."""
-    weights = np.sqrt(Reading(decay).weights(own.parts).numpy())
-    vectors = own.support_ * np.repeat(weights, own.n_features_in_ // own.parts)
-    other = EmbeddingClassifier(head).fit(vectors, own.classes_[own.support_labels_])
+    other = EmbeddingClassifier(head, parts=own.parts, decay=decay)
+    other.fit(own.support_, own.classes_[own.support_labels_])
     return judge_support(other).right

@@ -50,7 +50,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         temperature: A number, or `auto`: the one under which the support vectors, each left out in turn, are most
             likely (see `calibrated_temperature`); without two vectors in any class, that of the head.
         parts: Of how many equal parts the vectors consist: with `depth` pooling, two for each block.
-        decay: How much a block counts, compared with the block above it, 0 to 1. `auto`: the head's choice, or 0.6.
+        decay: How much a block counts, compared with the block above it, 0 to 1; `None` is the last class token
+            alone. `auto`: the head's choice, or 0.6.
 
     Attributes:
         classes_: The classes, sorted.

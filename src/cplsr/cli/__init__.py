@@ -12,7 +12,7 @@ from cplsr.errors import InputError
 from cplsr.version import __version__
 
 VERBS = {
-    "demo": "the whole job in three minutes: train, then measure on domains never seen; no network",
+    "demo": "the whole job in a few minutes: train, then measure on domains never seen; no network",
     "train": "train an adapter on a base domain",
     "evaluate": "accuracy of a frozen backbone and of adapters on target domains",
     "ablate": "many trainings, one table: the paper's ablation, or your own",

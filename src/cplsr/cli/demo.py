@@ -44,7 +44,7 @@ class Demo(Declared):
     out: Path = Path("runs/demo")
     """Folder for run/, analysis/, results.json and report.html."""
     full: bool = False
-    """Without the cuts that keep it under three minutes; takes hours."""
+    """Without the cuts that keep it to a few minutes; takes hours."""
     seed: Seed = 0
     """Decides episodes and pseudo-episodes."""
 

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from cplsr.declared import between
 from cplsr.episodes.heads.head import Head, Task, one_hot
-from cplsr.episodes.heads.ridge import TEMPERATURE, add_penalty, leave_one_out_scores
+from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores, penalized_factor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 CLEAR = 2.0
@@ -93,7 +93,7 @@ class Auto(Head):
         weights = torch.stack([reading.weights(self.parts) for reading in readings]).to(inner)[chosen]
         penalties = torch.tensor([reading.penalty for reading in readings]).to(inner)[chosen]
         products = (weights[..., None, None] * inner).sum(dim=-3)
-        factor = add_penalty(products[..., :count, :], penalties[..., None, None])
+        factor = penalized_factor(products[..., :count, :], penalties[..., None, None])
         truth = one_hot(task.labels, task.way, inner)
         return TEMPERATURE * products[..., count:, :] @ torch.cholesky_solve(truth, factor)
 

@@ -35,7 +35,7 @@ class Ridge(ProductHead):
     def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         cosines = products.unit()
-        factor = add_penalty(cosines.of_support, self.penalty)
+        factor = penalized_factor(cosines.of_support, self.penalty)
         return TEMPERATURE * cosines.of_queries @ torch.cholesky_solve(cosines.members, factor)
 
 
@@ -55,9 +55,9 @@ def fit_ridge(
     truth = one_hot(labels, int(labels.max()) + 1, support)
     if len(support) <= support.shape[1]:
         products = support @ support.T
-        weights = support.T @ torch.cholesky_solve(truth, add_penalty(products, penalty))
+        weights = support.T @ torch.cholesky_solve(truth, penalized_factor(products, penalty))
         return weights, leave_one_out_scores(products, labels, truth.shape[1], penalty)
-    inverse = torch.cholesky_inverse(add_penalty(support.T @ support, penalty))
+    inverse = torch.cholesky_inverse(penalized_factor(support.T @ support, penalty))
     weights = inverse @ (support.T @ truth)
     leverage = (support @ inverse * support).sum(dim=1, keepdim=True)
     return weights, truth - (truth - support @ weights) / (1 - leverage)
@@ -79,13 +79,13 @@ def leave_one_out_scores(
         way: The number of classes.
         penalty: The weight λ, or one for each episode (…, 1, 1).
     """
-    factor = add_penalty(support, penalty)
+    factor = penalized_factor(support, penalty)
     truth = one_hot(labels, way, factor)
     inverse = torch.cholesky_inverse(factor)
     return truth - inverse @ truth / inverse.diagonal(dim1=-2, dim2=-1)[..., None]
 
 
-def add_penalty(
+def penalized_factor(
     support: Float[Tensor, "*episodes support support"], penalty: float | Tensor
 ) -> Float[Tensor, "*episodes support support"]:
     """The Cholesky factor of the products with λ added to their diagonal."""
