@@ -246,7 +246,10 @@ def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
     options = Ablate(**read_recipe(recipe, Ablate))
     rows = read_rows(options.rows)
     kinds = {(row.method, row.adapter) for row in rows if row.adapter != "frozen"}
-    assert kinds == {("cplsr", "coalescent"), *((name, kind) for name in METHODS for kind in ("full", "coalescent"))}
+    assert kinds == {
+        ("cplsr", "coalescent"),
+        *((name, kind) for name in METHODS if name != "cplsr" for kind in ("full", "coalescent")),
+    }
     runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
     assert {run.settings.episodes for run in runs} == {options.episodes}
     rates = {(run.settings.lr, run.settings.weight_decay) for run in runs if run.adapter == "full"}

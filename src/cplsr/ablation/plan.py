@@ -11,7 +11,7 @@ from cplsr.adapters.kinds import check_options
 from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
+from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.records.results import FROZEN
 from cplsr.settings.numbers import LearningRate
 from cplsr.settings.training import TrainingSettings, Trains
@@ -73,7 +73,7 @@ class Run(Candidate):
 
     def objective(self) -> Objective | None:
         """Make a new training objective of the run's method; `None` for CPLSR's own."""
-        return make_objective(find_method(self.method), self.method_options, self.settings)
+        return make_objective(METHODS.find(self.method), self.method_options, self.settings)
 
     def adaptation(self) -> Adaptation | None:
         """Make what adapts to the support sets of targets; `None` where prototypes are all.
@@ -85,7 +85,7 @@ class Run(Candidate):
             return None
         if self.adapt < 1:
             raise InputError(f"adapt is {self.adapt}: give the number of target episodes to adapt on")
-        adaptation = make_adaptation(find_method(self.method), self.adapt_options)
+        adaptation = make_adaptation(METHODS.find(self.method), self.adapt_options)
         if adaptation is None:
             raise InputError(f"the method {self.method!r} only makes prototypes of a support set: remove adapt")
         return adaptation
@@ -233,7 +233,7 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
     trains = values.pop("train", common["train"])
     adaptation = {key: values.pop(key) for key in ("adapt", "adapt_options") if key in values}
     try:
-        method = find_method(method_name)
+        method = METHODS.find(method_name)
         kind, options = trained_kind(method, trains, kind, options)
         check_options(kind, options)
     except InputError as error:

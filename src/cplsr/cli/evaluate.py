@@ -116,11 +116,11 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
     Raises:
         InputError: If the method does nothing there that prototypes do not do.
     """
-    from cplsr.methods.registry import METHODS, find_method, make_adaptation
+    from cplsr.methods.registry import METHODS, make_adaptation
 
-    adaptation = make_adaptation(find_method(name), parse_options(options.method_options, "method", "steps=100"))
+    adaptation = make_adaptation(METHODS.find(name), parse_options(options.method_options, "method", "steps=100"))
     if adaptation is None:
-        able = [other for other in METHODS if find_method(other).adaptation is not None]
+        able = [other for other in METHODS if METHODS.find(other).adaptation is not None]
         raise InputError(
             f"the method {name!r} only makes prototypes of a support set, so there is nothing to add: measure what it "
             f"trained with --adapter RUN, or give --method {' or '.join(able)}"

@@ -63,9 +63,9 @@ def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:
     """Parse the options; a method other than our own brings settings that hold where neither source gives any."""
     given, brought = parse_unchecked(Train, "train", arguments, recipe), {}
     if given.method != OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
-        from cplsr.methods.registry import find_method, starting_settings
+        from cplsr.methods.registry import METHODS, starting_settings
 
-        brought = starting_settings(find_method(given.method), given.train)
+        brought = starting_settings(METHODS.find(given.method), given.train)
     return parse(Train, "train", arguments, {**brought, **recipe})
 
 
@@ -83,12 +83,12 @@ def run(options: Train, command: str) -> int:
     import torch
 
     from cplsr.backbones.load import open_backbone
-    from cplsr.methods.registry import FULL, find_method, make_objective, trained_kind
+    from cplsr.methods.registry import FULL, METHODS, make_objective, trained_kind
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     settings = TrainingSettings.of(options)
-    method = find_method(options.method)
+    method = METHODS.find(options.method)
     adapter_options, method_options = options.parsed_options()
     objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
