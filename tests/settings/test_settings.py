@@ -124,6 +124,7 @@ def test_settings_are_kept_under_the_names_of_old_runs():
         *("pe", "select", "validation_episodes", "validate_every", "episodes_per_step", "statistics"),
         *("statistics_images", "shrinkage", "ridge", "candidates", "survivors", "novel_similarity"),
         *("pseudo_episodes", "online", "checkpointing", "compile", "seed"),
+        *("optimizer", "objective_lr", "schedule", "warmup", "augment"),
     }
     assert TrainingSettings().as_dict().keys() == names
     stored = json.loads(json.dumps(TrainingSettings(way=3, lr=0.5).as_dict()))

@@ -17,6 +17,9 @@ NovelSimilarity = Literal["dot", "cosine"]
 Statistics = Literal["raw", "normalized"]
 Shrinkage = Literal["none", "ledoit_wolf"]
 Ridge = Annotated[float, between(0, 1_000_000)]
+Optimizer = Literal["adamw", "adam", "sgd"]
+Schedule = Literal["constant", "cosine"]
+Augment = Literal["none", "colors", "crop"]
 Trains = Literal["auto", "adapter", "backbone"]
 
 
@@ -67,10 +70,20 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Base episodes."""
     episodes_per_step: Annotated[int, between(1, 10_000)] = 1
     """Base episodes per process whose gradients are averaged."""
+    optimizer: Optimizer = "adamw"
+    """What makes steps of gradients; sgd has momentum 0.9."""
     lr: LearningRate = 1e-5
-    """Learning rate of AdamW."""
+    """Learning rate."""
+    objective_lr: LearningRate | None = None
+    """Learning rate of the parameters that the method adds to the adapter's. Default: `lr`."""
     weight_decay: Annotated[float, between(0, 1000)] = 0.0
-    """Weight decay of AdamW."""
+    """Weight decay."""
+    schedule: Schedule = "constant"
+    """What becomes of the learning rates over the run; cosine lets them fall to 0."""
+    warmup: Annotated[float, between(0, 1)] = 0.0
+    """Share of the optimizer steps in which the learning rates rise linearly."""
+    augment: Augment = "none"
+    """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole."""
     temperature: Annotated[float, above(0, 10_000)] = 20.0
     """Factor of the cosines."""
     prototype: PrototypeKind = "mean"
