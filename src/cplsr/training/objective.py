@@ -31,6 +31,7 @@ class TrainingEpisode:
         classes: The base classes, each turn of a class a class of its own.
         generator: The episode's own random stream; a resumed run draws the same numbers from it.
         pseudo: The pseudo-episode it is joined with, if any.
+        progress: Share of the run that lies before it, from 0 to nearly 1.
     """
 
     pixels: UInt8[Tensor, "way shot_and_query 3 size size"]
@@ -38,6 +39,7 @@ class TrainingEpisode:
     classes: Int64[Tensor, "way"]
     generator: torch.Generator
     pseudo: PseudoEpisode | None = None
+    progress: float = 0.0
 
     @property
     def images(self) -> UInt8[Tensor, "images 3 size size"]:
