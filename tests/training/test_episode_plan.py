@@ -1,6 +1,7 @@
 """The episodes of a base episode: each turn of each class once, and the pixels turned as planned."""
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def test_pixels_are_turned_counter_clockwise_class_by_class():
     pixels = np.arange(len(LABELS) * 3 * 4 * 4, dtype=np.int64).reshape(len(LABELS), 3, 4, 4).astype(np.uint8)
     images = DecodedImages(pixels, LABELS, tuple("abcdefg"), "x", ())
     plan = plan_base_episode(sampler(), 0, sst=True, seed=0)[1]
-    result = plan.pixels(images)
+    result = plan.pixels(images, "none", torch.Generator())
     row = 0
     for members, turn in zip(plan.images, plan.turns, strict=True):
         for image in members:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.methods.augment import color_jitter, flip, random_convolution, sometimes, translate
+from cplsr.data.augment import color_jitter, flip, random_convolution, sometimes, translate
 
 
 def images_of(count: int = 4, size: int = 8, seed: int = 0) -> torch.Tensor:

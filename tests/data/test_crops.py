@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.methods.augment import RATIO, crop_boxes, cut
+from cplsr.data.augment import RATIO, crop_boxes, cut
 
 
 def literal_piece(image: torch.Tensor, top: float, left: float, height: float, width: float) -> torch.Tensor:
