@@ -1,7 +1,6 @@
 """Adversarial feature augmentation: who is trained for and who against what."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -19,6 +18,13 @@ from cplsr.methods.fwt import transform
 def prepared(backbone: Backbone, **options: float) -> AdversarialAugmentation:
     objective = AdversarialAugmentation(**options)
     objective.prepare(backbone, 3)
+    return at(0.0, objective)
+
+
+def at(progress: float, objective: AdversarialAugmentation) -> AdversarialAugmentation:
+    """The objective as it is after that share of a run."""
+    objective.length = 10_000
+    objective.asked.fill_(round(10_000 * progress))
     return objective
 
 
@@ -39,7 +45,7 @@ def test_the_noise_keeps_still_then_helps_and_is_the_adversary_at_last(backbone:
 
     def gradient_at(progress: float, *, plain: bool = False) -> torch.Tensor:
         objective.zero_grad()
-        episode = replace(striped_episode(), progress=progress)
+        episode = striped_episode()
         if plain:  # the same loss, written without a reversal anywhere
             noise = torch.randn(2, 64, generator=stream())
 
@@ -55,7 +61,7 @@ def test_the_noise_keeps_still_then_helps_and_is_the_adversary_at_last(backbone:
             torch.nn.functional.cross_entropy(logits, torch.arange(3).repeat_interleave(3)).backward()
         else:
             objective.domain = objective.gram = 0.0
-            objective.loss(backbone, episode, None)[0].backward()
+            at(progress, objective).loss(backbone, episode, None)[0].backward()
         return torch.cat([objective.scale.grad, objective.shift.grad])
 
     plain = gradient_at(0.0, plain=True)
@@ -129,7 +135,7 @@ def test_loss_is_the_sum_of_its_parts(backbone: Backbone, progress: float):
         return tokens
 
     with torch.no_grad():
-        loss, right = objective.loss(backbone, replace(striped_episode(), progress=progress), None)
+        loss, right = at(progress, objective).loss(backbone, striped_episode(), None)
         episode = striped_episode()
         original, changed = backbone(episode.images), backbone(episode.images, watch)
         targets, rows = torch.arange(3).repeat_interleave(3), episode.grouped(changed)
@@ -150,14 +156,13 @@ def test_loss_is_the_sum_of_its_parts(backbone: Backbone, progress: float):
 def test_noise_raises_the_gram_difference_and_the_encoder_lowers_it(backbone: Backbone):
     attach(backbone, "full")
     objective = prepared(backbone, gram=1e8, domain=0.0)
-    late = replace(striped_episode(), progress=0.9)
 
     def difference() -> float:
         with torch.no_grad():
-            return objective.loss(backbone, replace(late, generator=stream()), None)[0].item()
+            return at(0.9, objective).loss(backbone, striped_episode(), None)[0].item()
 
     start = difference()
-    objective.loss(backbone, late, None)[0].backward()
+    at(0.9, objective).loss(backbone, striped_episode(), None)[0].backward()
     with torch.no_grad():
         for parameter in (objective.scale, objective.shift):
             parameter -= 0.01 * parameter.grad.sign()
@@ -181,7 +186,7 @@ def test_training_lowers_the_loss_and_reaches_everything(backbone: Backbone):
     start = classified()
     train_steps(backbone, objective, 15)
     assert classified() < 0.7 * start
-    objective.loss(backbone, replace(striped_episode(), progress=0.9), None)[0].backward()
+    at(0.9, objective).loss(backbone, striped_episode(), None)[0].backward()
     for part in (adapter_of(backbone), objective):
         assert all(gradient.abs().max() > 0 for name, gradient in gradients(part).items() if "bias" not in name)
 
@@ -190,7 +195,7 @@ def test_the_same_noise_for_the_same_stream(backbone: Backbone):
     attach(backbone, "coalescent")
     objective = prepared(backbone)
     with torch.no_grad():
-        values = [objective.loss(backbone, striped_episode(noise=noise), None)[0].item() for noise in (0, 0, 1)]
+        values = [at(0.5, objective).loss(backbone, striped_episode(noise=n), None)[0].item() for n in (0, 0, 1)]
     assert values[0] == values[1] != values[2]
 
 

@@ -49,6 +49,7 @@ class AdversarialAugmentation(Objective):
     """
 
     name: ClassVar[str] = "afa"
+    asked: Tensor
 
     def __init__(
         self,
@@ -72,11 +73,15 @@ class AdversarialAugmentation(Objective):
         shape = (len(self.layers), backbone.dim)
         self.scale, self.shift = (nn.Parameter(torch.full(shape, value)) for value in self.start)
         self.discriminator = discriminator(backbone.embedding_dim, torch.Generator().manual_seed(0))
+        # How many losses came before: a buffer, so that a resumed run counts on from where it was.
+        self.register_buffer("asked", torch.zeros((), dtype=torch.int64))
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """The augmented episode, the discriminator, and the Gram difference averaged over the stages."""
         differences: list[Tensor] = []
-        factor, weight = against(episode.progress), ramp(episode.progress)
+        progress = self.asked.item() / self.length
+        self.asked += 1
+        factor, weight = against(progress), ramp(progress)
 
         def between(layer: int, tokens: Tensor) -> Tensor:
             if layer not in self.layers:

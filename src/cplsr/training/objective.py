@@ -31,7 +31,6 @@ class TrainingEpisode:
         classes: The base classes, each turn of a class a class of its own.
         generator: The episode's own random stream; a resumed run draws the same numbers from it.
         pseudo: The pseudo-episode it is joined with, if any.
-        progress: Share of the run that lies before it, from 0 to nearly 1.
     """
 
     pixels: UInt8[Tensor, "way shot_and_query 3 size size"]
@@ -39,7 +38,6 @@ class TrainingEpisode:
     classes: Int64[Tensor, "way"]
     generator: torch.Generator
     pseudo: PseudoEpisode | None = None
-    progress: float = 0.0
 
     @property
     def images(self) -> UInt8[Tensor, "images 3 size size"]:
@@ -64,10 +62,12 @@ class Objective(Declared, nn.Module, ABC):
     Attributes:
         partner: Whether it wants a second episode of other images beside each.
         options: What it was made with, defaults included, for the record.
+        length: How many losses a run asks of it in this process; `train` sets it before `prepare`.
     """
 
     name: ClassVar[str]
     partner: ClassVar[bool] = False
+    length: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the options."""
