@@ -1,5 +1,7 @@
 """Methods by name: what they bring, what they train, and what is said of wrong names and options."""
 
+from dataclasses import replace
+
 import pytest
 
 from cplsr.errors import InputError
@@ -41,6 +43,14 @@ def test_cplsr_itself_is_the_training_loops_own():
         make_objective(OWN, {"skip": 1.0})
 
 
+def test_how_a_backbone_is_optimized_says_nothing_of_an_adapter():
+    both = {"objective_lr": 1e-3, "augment": "crop", "pe": False}
+    whole = {"optimizer": "sgd", "schedule": "cosine", "warmup": 0.1, "lr": 5e-5, "weight_decay": 0.0}
+    method = replace(find_method("pmf"), settings=whole | both)
+    assert starting_settings(method) == whole | both
+    assert starting_settings(method, "adapter") == both
+
+
 def test_optimizer_and_rate_are_for_the_whole_backbone():
     method = find_method("styleadv")
     both = {"objective_lr": 1e-3, "augment": "crop", "temperature": 10.0, "sst": False, "pe": False}
@@ -49,15 +59,13 @@ def test_optimizer_and_rate_are_for_the_whole_backbone():
     assert starting_settings(method, "adapter") == both
 
 
-def test_every_method_starts_with_its_authors_optimizer_and_augmentation():
-    made = {name: TrainingSettings(**find_method(name).settings) for name in METHODS}
-    assert {name for name in METHODS if made[name].optimizer == "sgd"} == {"pmf", "styleadv"}
-    for name, settings in made.items():
-        sgd = name in ("pmf", "styleadv")
-        assert (settings.optimizer, settings.weight_decay) == ("sgd" if sgd else "adam", 0), name
-        assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0)), name
-        assert settings.augment == ("colors" if name == "ldp_net" else "crop"), name
-        assert settings.objective_lr == (1e-3 if name in ("styleadv", "afa") else None), name
+@pytest.mark.parametrize("name", ["pmf", "styleadv", "ldp_net", "fap", "wave_san", "afa", "ata", "lrp", "fwt"])
+def test_a_method_starts_with_its_authors_optimizer_and_augmentation(name):
+    settings, sgd = TrainingSettings(**find_method(name).settings), name in ("pmf", "styleadv")
+    assert (settings.optimizer, settings.weight_decay) == ("sgd" if sgd else "adam", 0)
+    assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0))
+    assert settings.augment == ("colors" if name == "ldp_net" else "crop")
+    assert settings.objective_lr == (1e-3 if name in ("styleadv", "afa") else None)
 
 
 def test_what_is_trained():
