@@ -42,9 +42,7 @@ def test_every_normalized_channel_gets_one_scale_and_one_shift():
 def test_the_noise_is_as_large_as_the_channel():
     """Seen from the channel, the shift has the same size everywhere: it neither drowns small ones nor spares large."""
     tokens = unequal_tokens()
-    moved = [
-        (transform(tokens, 0.0, 0.5, torch.Generator().manual_seed(seed)) - tokens)[0, 0] for seed in range(400)
-    ]
+    moved = [(transform(tokens, 0.0, 0.5, torch.Generator().manual_seed(seed)) - tokens)[0, 0] for seed in range(400)]
     sizes = torch.stack(moved).std(dim=0) / (tokens.flatten(0, 1).var(dim=0, unbiased=False) + 1e-5).sqrt()
     torch.testing.assert_close(sizes, torch.full((4,), 0.5), atol=0.06, rtol=0)
 

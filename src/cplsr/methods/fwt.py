@@ -54,9 +54,7 @@ class FeatureWiseTransformation(Objective):
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Between which blocks it acts, and how much."""
         self.layers = stages(backbone.layers, fourth=True)
-        self.deviations = [
-            self.strength * deviation(torch.tensor(theta)).item() for theta in (self.scale, self.shift)
-        ]
+        self.deviations = [self.strength * deviation(torch.tensor(theta)).item() for theta in (self.scale, self.shift)]
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the transformed episode."""
