@@ -1,5 +1,7 @@
 """Methods by name: what they bring, what they train, and what is said of wrong names and options."""
 
+from dataclasses import replace
+
 import pytest
 
 from cplsr.errors import InputError
@@ -40,11 +42,29 @@ def test_cplsr_itself_is_the_training_loops_own():
         make_objective(OWN, {"skip": 1.0})
 
 
-def test_rate_and_weight_decay_are_for_the_whole_backbone():
-    method = METHODS.find("pmf")
-    whole = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+def test_how_a_backbone_is_optimized_says_nothing_of_an_adapter():
+    both = {"objective_lr": 1e-3, "augment": "crop", "pe": False}
+    whole = {"optimizer": "sgd", "schedule": "cosine", "warmup": 0.1, "lr": 5e-5, "weight_decay": 0.0}
+    method = replace(METHODS.find("pmf"), settings=whole | both)
+    assert starting_settings(method) == whole | both
+    assert starting_settings(method, "adapter") == both
+
+
+def test_optimizer_and_rate_are_for_the_whole_backbone():
+    method = METHODS.find("styleadv")
+    both = {"objective_lr": 1e-3, "augment": "crop", "temperature": 10.0, "sst": False, "pe": False}
+    whole = both | {"optimizer": "sgd", "lr": 5e-5, "schedule": "cosine", "warmup": 0.05}
     assert starting_settings(method) == starting_settings(method, "backbone") == whole
-    assert starting_settings(method, "adapter") == {"sst": False, "pe": False}
+    assert starting_settings(method, "adapter") == both
+
+
+@pytest.mark.parametrize("name", ["pmf", "styleadv", "ldp_net", "fap", "wave_san", "afa", "ata", "lrp", "fwt"])
+def test_a_method_starts_with_its_authors_optimizer_and_augmentation(name):
+    settings, sgd = TrainingSettings(**METHODS.find(name).settings), name in ("pmf", "styleadv")
+    assert (settings.optimizer, settings.weight_decay) == ("sgd" if sgd else "adam", 0)
+    assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0))
+    assert settings.augment == ("colors" if name == "ldp_net" else "crop")
+    assert settings.objective_lr == (1e-3 if name in ("styleadv", "afa") else None)
 
 
 def test_what_is_trained():
@@ -95,7 +115,7 @@ def test_whole_numbers_stand_in_for_others_and_lists_for_tuples():
     assert make_adaptation(METHODS.find("pmf"), {"rates": [0, 1e-4], "steps": 7}).options == {
         "rates": [0.0, 1e-4],
         "steps": 7,
-        "trial_steps": 10,
+        "trial_steps": 50,
     }
     with pytest.raises(InputError, match=r"the method 'pmf': steps is 1.5: a whole number was wanted"):
         make_adaptation(METHODS.find("pmf"), {"steps": 1.5})
