@@ -18,6 +18,7 @@ KINDS = {
     "residual": "cplsr.adapters.residual:Residual",
     "lora": "cplsr.adapters.lora:Lora",
     "full": "cplsr.adapters.full:Full",
+    "attention_temperature": "cplsr.adapters.attention_temperature:AttentionTemperature",
 }
 
 

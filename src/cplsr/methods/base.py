@@ -40,6 +40,7 @@ class Method:
         trains: `backbone` or `adapter`, what it trains unless something else is asked for.
         sees: Which images it may look at in training, in words, for the column of the table.
         settings: Training settings to start from where the user gives none.
+        carrier: Kind of the adapter that carries what is trained, for what the method does to it at test time.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Method:
     trains: str = "backbone"
     sees: str = "base images and labels"
     settings: Mapping[str, Any] = field(default_factory=lambda: BACKBONE_SETTINGS)
+    carrier: str | None = None
 
 
 def prototype_logits(
