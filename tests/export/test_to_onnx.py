@@ -59,7 +59,7 @@ def prototype_head(classes, prototypes):
     return LinearHead(classes, torch.ones(prototypes.shape[1]), units.T, torch.zeros(len(classes)), temperature=7.0)
 
 
-@pytest.mark.parametrize("kind", ["attn_scale", "soft_prompts", "attention_temperature"])
+@pytest.mark.parametrize("kind", ["attn_scale", "soft_prompts"])
 def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_path: Path, checkpoint_file, kind):
     """Probabilities are those of softmax(temperature · cos), written out here."""
     backbone = changed(
