@@ -8,9 +8,9 @@ from oracles.tiny_episode import losses_while_training, tiny_episode
 from torch.nn.functional import avg_pool2d, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
+from cplsr.data.augment import random_convolution
 from cplsr.errors import InputError
 from cplsr.methods.ata import ascend
-from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import prototype_logits
 from cplsr.methods.fap import METHOD, FrequencyPrompts, attend_to_first, mutual_attention, without_detail
 from cplsr.methods.registry import make_objective

@@ -36,10 +36,12 @@ class Adapter(BlockPoints, ABC):
     Attributes:
         kind: the name by which `attach` knows it.
         options: the constructor's options as they were given, defaults included.
+        temperature: the factor of the cosines it was trained with, where that is known.
     """
 
     kind: ClassVar[str]
     options: dict[str, Any]
+    temperature: float | None = None
 
     def install(self, backbone: Backbone) -> None:
         """Change modules of the backbone, where overriding points is not enough; most kinds need nothing here."""

@@ -199,3 +199,4 @@ def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -
             f"({backbone.layers} layers, {backbone.heads} heads, {backbone.image_size} px)"
         )
     adapter.load_state_dict(tensors)
+    adapter.temperature = stored.temperature

@@ -52,6 +52,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         parts: Of how many equal parts the vectors consist: with `depth` pooling, two for each block.
         decay: How much a block counts, compared with the block above it, 0 to 1; `None` is the last class token
             alone. `auto`: the head's choice, or 0.6.
+        trained_temperature: The factor of the cosines that the vectors were trained with, if they were; prototypes
+            take it for theirs.
 
     Attributes:
         classes_: The classes, sorted.
@@ -78,12 +80,18 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     shift_: Float64[ndarray, "dim"] | None
 
     def __init__(
-        self, head: Any = "prototypes", temperature: Any = "auto", parts: Any = 1, decay: Any = "auto"
+        self,
+        head: Any = "prototypes",
+        temperature: Any = "auto",
+        parts: Any = 1,
+        decay: Any = "auto",
+        trained_temperature: Any = None,
     ) -> None:
         self.head = head
         self.temperature = temperature
         self.parts = parts
         self.decay = decay
+        self.trained_temperature = trained_temperature
 
     def fit(self, X: Any, y: Any) -> EmbeddingClassifier:
         """Learn from vectors (images, dim) and the class of each; anything learned before is forgotten."""
@@ -323,11 +331,14 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         if self.temperature != "auto":
             self.temperature_ = float(self.temperature)
             return
-        if not isinstance(head, Prototypes):
+        usual = head.temperature or 1.0
+        if isinstance(head, Prototypes):
+            usual = self.trained_temperature or usual
+        else:
             judged = judge(head, vectors, self._known_labels)
             cosines = judged.scores
         own = self._known_labels[judged.rows]
-        self.temperature_ = calibrated_temperature(cosines, own, usual=head.temperature or 1.0)
+        self.temperature_ = calibrated_temperature(cosines, own, usual=usual)
 
     def _chosen(self) -> Choice:
         head = self._made_head()

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
+from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, without_adapter
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier, check_rejection
@@ -254,11 +255,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return report_on_support(self.head_, self.support_names_, self.frozen_head())
 
-    def new_head(self) -> EmbeddingClassifier:
-        """What learns from embeddings as these settings say; nothing is learned yet."""
+    def new_head(self, *, frozen: bool = False) -> EmbeddingClassifier:
+        """What learns from embeddings, or from those of the frozen backbone, as these settings say; nothing is yet."""
+        trained = None if frozen or self.adapter_kind_ is None else adapter_of(self.backbone_).temperature
         parts = self.backbone_.embedding_parts
         decay = 1.0 if self.pooling == "depth" else "auto"
-        return EmbeddingClassifier(self.head, self.temperature, parts, decay)
+        return EmbeddingClassifier(self.head, self.temperature, parts, decay, trained)
 
     def frozen_head(self) -> EmbeddingClassifier | None:
         """Fit the same head without the adapter; `None` if there is no adapter or only embeddings were given."""
@@ -266,7 +268,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         if self.frozen_support_ is None:
             return None
         labels = self.classes_[self.head_.support_labels_]
-        return self.new_head().fit(self.frozen_support_, labels)
+        return self.new_head(frozen=True).fit(self.frozen_support_, labels)
 
     def explain(self, image: Any, neighbors: int = 5) -> Explanation:
         """Explain the label of one image: the support images most similar to it, and where the backbone looks.

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as tensor_bytes
 
-from cplsr.adapters.attach import detach
+from cplsr.adapters.attach import adapter_of, detach
 from cplsr.adapters.store import load_adapter, save_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
@@ -81,7 +81,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         with new_file(folder / TENSORS, "wb") as stream:
             stream.write(content)
         if classifier.adapter_kind_ is not None:
-            save_adapter(backbone, folder / ADAPTER)
+            save_adapter(backbone, folder / ADAPTER, temperature=adapter_of(backbone).temperature)
         info.write(folder)
     return path
 

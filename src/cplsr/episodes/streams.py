@@ -22,6 +22,8 @@ class Stream(IntEnum):
     HELD_OUT_CLASSES = 2**32 + 3
     OBJECTIVES = 2**32 + 4
     ADAPTATIONS = 2**32 + 5
+    AUGMENTATIONS = 2**32 + 6
+    """How base images are changed in training."""
     UNEVEN_QUERIES = 2**33
     """Shares of the classes, and queries beyond the balanced number; attempts as with `IMAGES`."""
 

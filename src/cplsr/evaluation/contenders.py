@@ -46,13 +46,26 @@ class Contender(ABC):
 
 @dataclass(frozen=True)
 class HeadContender(Contender):
-    """A head that answers from the embeddings as they are."""
+    """A head that answers from the embeddings as they are.
+
+    Attributes:
+        head: The head.
+        trained_temperature: The factor of the cosines that the embeddings were trained with, if they were.
+    """
 
     head: Head = field(default_factory=Prototypes)
+    trained_temperature: float | None = None
+
+    @property
+    def temperature(self) -> float | None:
+        """Factor on the scores before the softmax: prototypes, which training uses, have that of the training."""
+        trained = self.trained_temperature if isinstance(self.head, Prototypes) else None
+        return self.head.temperature if trained is None else trained
 
     def scores(self, episodes: Episodes, scoring: Scoring) -> EpisodeScores:
         """Answer all episodes with the head."""
-        return score_episodes(scoring.scores(episodes, self.head), episodes, len(self.embeddings.classes))
+        sharper = (self.temperature or 1.0) / (self.head.temperature or 1.0)
+        return score_episodes(scoring.scores(episodes, self.head), episodes, len(self.embeddings.classes), sharper)
 
 
 @dataclass
@@ -163,10 +176,11 @@ def _add_rows(
         results.confusion.append(
             ConfusionRow(contender.name, target, shot, classes, tuple(map(tuple, counts.tolist())), shares)
         )
-    if scores.calibration is not None and head is not None and head.temperature is not None:
+    temperature = contender.temperature if isinstance(contender, HeadContender) else None
+    if scores.calibration is not None and temperature is not None:
         error = expected_calibration_error(scores.calibration)
         bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
-        results.calibration.append(CalibrationRow(contender.name, target, shot, head.temperature, error, bins))
+        results.calibration.append(CalibrationRow(contender.name, target, shot, temperature, error, bins))
 
 
 def _paired_row(

@@ -115,11 +115,11 @@ def _contenders(
     heads: Sequence[Head],
     settings: EpisodeSettings,
 ) -> list[Contender]:
-    models: list[tuple[str, Embeddings, int | None]] = [(FROZEN, frozen, None)]
-    models += [(name, embeddings, info.shot) for (name, info), embeddings in adapted]
+    models: list[tuple[str, Embeddings, int | None, float | None]] = [(FROZEN, frozen, None, None)]
+    models += [(name, embeddings, info.shot, info.temperature) for (name, info), embeddings in adapted]
     return [
-        HeadContender(method_name(name, pooling, head, settings), embeddings, shot, head)
-        for name, embeddings, shot in models
+        HeadContender(method_name(name, pooling, head, settings), embeddings, shot, head, temperature)
+        for name, embeddings, shot, temperature in models
         for head in heads
     ]
 

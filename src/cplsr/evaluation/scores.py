@@ -32,8 +32,13 @@ class EpisodeScores:
     calibration: Float64[ndarray, "3 bins"] | None = None
 
 
-def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes: int) -> EpisodeScores:
-    """Sum up the scores of `episodes`, whose labels are the numbers below `classes`, chunk by chunk."""
+def score_episodes(
+    parts: Iterable[ScoredEpisodes], episodes: Episodes, classes: int, sharper: float = 1.0
+) -> EpisodeScores:
+    """Sum up the scores of `episodes`, whose labels are the numbers below `classes`, chunk by chunk.
+
+    Confidences are those of `sharper` times the scores.
+    """
     accuracies = np.empty(len(episodes))
     confusion = np.zeros((classes, classes), dtype=np.int64)
     calibration = np.zeros((3, BINS))
@@ -43,5 +48,5 @@ def score_episodes(parts: Iterable[ScoredEpisodes], episodes: Episodes, classes:
         correct = predictions == truth
         accuracies[numbers] = correct.mean(axis=1)
         confusion += confusion_counts(episodes.classes[numbers], truth, predictions, classes)
-        calibration += bin_sums(part.scores, correct)
+        calibration += bin_sums(part.scores if sharper == 1 else sharper * part.scores, correct)
     return EpisodeScores(accuracies, confusion, calibration)

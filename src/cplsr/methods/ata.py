@@ -12,8 +12,8 @@ from msgspec import Meta
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.augment import random_convolution
 from cplsr.errors import InputError
-from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import Method, Share, Size, Temperature, Times, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cplsr.data.augment import random_convolution
 from cplsr.methods.ata import Adversary
-from cplsr.methods.augment import random_convolution
 from cplsr.methods.base import Method, Size, agreement, prototype_logits, prototype_loss
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Loss, TrainingEpisode

@@ -15,10 +15,10 @@ from torch.nn.functional import log_softmax, softmax
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.augment import color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.declared import above, between
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
-from cplsr.methods.augment import color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.methods.base import Method, Temperature, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 

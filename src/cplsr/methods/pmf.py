@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.augment import color_jitter, flip, sometimes, translate
 from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import cosine_logits, prototypes, query_targets
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.augment import color_jitter, flip, sometimes, translate
 from cplsr.methods.base import Method, Size, Temperature, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -46,6 +46,11 @@ class MetaTraining(Objective):
         super().__init__()
         self.options = {"scale": fit(scale, Temperature, "scale")}
         self.scale = nn.Parameter(torch.tensor(scale))
+
+    @property
+    def temperature(self) -> float:
+        """The learned factor, where others have a fixed one."""
+        return self.scale.item()
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the episode."""

@@ -36,7 +36,7 @@ FULL = "full"
 DEFAULT = "coalescent"
 """The adapter kind where none is asked for."""
 
-_OF_THE_BACKBONE = frozenset({"lr", "weight_decay"})
+_OF_THE_BACKBONE = frozenset({"optimizer", "lr", "weight_decay", "schedule", "warmup"})
 """Settings that suit training of the whole backbone, and say nothing of an adapter."""
 
 
@@ -52,7 +52,8 @@ def find_method(name: str) -> Method:
 def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
     """The method's training settings, to be used where the user gives none.
 
-    Learning rate and weight decay are those of whole-backbone training; an adapter keeps the common ones.
+    Optimizer, learning rate and the like are those of whole-backbone training; an adapter keeps the common ones. What
+    the method says of its own parameters and of the images holds for both.
     """
     whole = (method.trains if trains == "auto" else trains) == "backbone"
     return {name: value for name, value in method.settings.items() if whole or name not in _OF_THE_BACKBONE}

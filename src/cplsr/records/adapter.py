@@ -9,6 +9,7 @@ from typing import Any
 from cplsr.declared import fit, read_record
 from cplsr.files import write_json
 from cplsr.records.parts import BackboneInfo
+from cplsr.settings.numbers import Temperature
 
 DESCRIPTION = "adapter.json"
 _FORMAT = 1
@@ -33,15 +34,22 @@ class AdapterInfo:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse formats of later versions, and a shot that is none."""
+        """Refuse formats of later versions, and a shot or a temperature that is none."""
         if self.format != _FORMAT:
             raise ValueError(f"its format is {self.format}, this version reads {_FORMAT}: update cplsr")
         fit(self.info.get("shot"), int | None, "info.shot")
+        fit(self.temperature, Temperature | None, "info.temperature")
 
     @property
     def shot(self) -> int | None:
         """The shot it was trained for, where that is known."""
         return self.info.get("shot")
+
+    @property
+    def temperature(self) -> float | None:
+        """The factor of the cosines it was trained with, where that is known; once it stood only in the settings."""
+        settings = self.info.get("settings")
+        return self.info.get("temperature", settings.get("temperature") if isinstance(settings, dict) else None)
 
     def write(self, folder: Path) -> None:
         """Write adapter.json, whole or not at all."""

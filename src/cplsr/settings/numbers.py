@@ -16,5 +16,7 @@ DrawnEpisodes = Annotated[int, between(1, 1_000_000)]
 """Episodes that are drawn at once and lie in memory."""
 LearningRate = Annotated[float, above(0, 1000)]
 """Factor of a gradient."""
+Temperature = Annotated[float, above(0, 10_000)]
+"""Factor of the cosines."""
 Seed = Annotated[int, between(0, 2**63 - 1)]
 """Start of all that is random."""

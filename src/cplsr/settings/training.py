@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cplsr.declared import Declared, above, between
+from cplsr.declared import Declared, between
 from cplsr.errors import InputError
 from cplsr.settings.episodes import EpisodeShape, PrototypeKind
-from cplsr.settings.numbers import BaseEpisodes, DrawnEpisodes, LearningRate, Seed
+from cplsr.settings.numbers import BaseEpisodes, DrawnEpisodes, LearningRate, Seed, Temperature
 
 TURNS = 4
 """Quarter turns of an image."""
@@ -84,7 +84,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Share of the optimizer steps in which the learning rates rise linearly."""
     augment: Augment = "none"
     """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole."""
-    temperature: Annotated[float, above(0, 10_000)] = 20.0
+    temperature: Temperature = 20.0
     """Factor of the cosines."""
     prototype: PrototypeKind = "mean"
     """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
@@ -97,7 +97,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
     select: Literal["best", "last"] = "best"
     """Which adapter goes to RUN/adapter: the best on the validation episodes, or the last."""
     validation_episodes: DrawnEpisodes = 600
-    """Fixed validation episodes, a multiple of 4."""
+    """Fixed validation episodes; with `sst` a multiple of 4, for they are of turned classes."""
     validate_every: Annotated[int, between(0, 10_000_000)] | None = None
     """Base episodes between validations; 0 only at start and end. Default: a tenth of the run, at most 100."""
     statistics: Statistics = "raw"
@@ -124,7 +124,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
         super().__post_init__()
         if self.way < 2:
             raise InputError("way is 1: an episode with one class has nothing to tell apart, give at least 2")
-        if self.validation_episodes % TURNS:
+        if self.sst and self.validation_episodes % TURNS:
             raise InputError(
                 f"validation_episodes is {self.validation_episodes}: a draw is turned four ways, give a multiple of 4"
             )

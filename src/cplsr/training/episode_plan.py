@@ -10,11 +10,12 @@ from jaxtyping import Int64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
+from cplsr.data.augment import augmented
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
-from cplsr.settings.training import TURNS
+from cplsr.settings.training import TURNS, Augment
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +25,15 @@ class EpisodePlan:
     images: Int64[ndarray, "way shot_and_query"]
     turns: tuple[int, ...]
 
-    def pixels(self, source: DecodedImages) -> UInt8[Tensor, "images 3 size size"]:
-        """Copy the images, class by class, and turn them."""
-        plain = source.take(self.images).unflatten(0, self.images.shape)
+    def pixels(
+        self, source: DecodedImages, augment: Augment, generator: torch.Generator
+    ) -> UInt8[Tensor, "images 3 size size"]:
+        """Copy the images, class by class, change them at random, and turn them.
+
+        They are changed before they are turned: a flip afterwards would make a quarter turn one to the other side,
+        which is another class. Each copy is changed on its own, so no two turned classes show the same view.
+        """
+        plain = augmented(source.take(self.images), augment, generator).unflatten(0, self.images.shape)
         turned = [torch.rot90(part, turn, dims=(-2, -1)) for part, turn in zip(plain, self.turns, strict=True)]
         return torch.cat(turned)
 

@@ -28,6 +28,7 @@ from cplsr.settings.training import TrainingSettings
 from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
 from cplsr.training.objective import Objective, TrainingEpisode
+from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
 from cplsr.training.run_folder import RunFolder, RunState
 from cplsr.training.validation import Validation
 
@@ -75,7 +76,7 @@ class Run:
         self.adapter: Adapter = adapter_of(self.backbone)
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        self.optimizer = make_optimizer(settings, self.adapter.parameters(), self.objective.parameters())
         self.sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
@@ -116,6 +117,7 @@ class Run:
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
         plans = [plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed) for number in mine]
+        taken, steps = (episodes // at_once * settings.steps_per_episode for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
         for step in range(settings.steps_per_episode):
             self.optimizer.zero_grad(set_to_none=True)
@@ -128,6 +130,7 @@ class Run:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             self.processes.average_(gradients)
             self._check(torch.stack([gradient.abs().max() for gradient in gradients]).max(), first, "gradient")
+            set_rates(self.optimizer, rate_factor(settings, taken + step, steps))
             self.optimizer.step()
         self.processes.average_([sums])
         loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
@@ -138,8 +141,9 @@ class Run:
         turned = torch.from_numpy(
             self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
         )
+        changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
         return TrainingEpisode(
-            pixels=plan.pixels(self.images).unflatten(0, plan.images.shape),
+            pixels=plan.pixels(self.images, settings.augment, changes).unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
             generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
@@ -199,7 +203,12 @@ class Run:
         if not self.processes.first:
             return
         state, path = self.state, self.folder.path
-        info = {"shot": self.settings.shot, "method": self.objective.name, "settings": self.settings.as_dict()}
+        info = {
+            "shot": self.settings.shot,
+            "temperature": float(getattr(self.objective, "temperature", self.settings.temperature)),
+            "method": self.objective.name,
+            "settings": self.settings.as_dict(),
+        }
         save_adapter(self.backbone, path / "last", **info, episode=state.episode)
         episode = state.episode
         if self.settings.select == "best":

@@ -15,6 +15,7 @@ from torch import Tensor
 from cplsr.errors import InputError
 from cplsr.files import PARTIAL, new_file, remove_leftovers, writing
 from cplsr.records.run import METRICS, RUN, TrainingRun
+from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
 STATE, PREVIOUS, EARLIER_STATE = "state.safetensors", "state.previous.safetensors", "state.pt"
@@ -165,11 +166,14 @@ def _differences(old: TrainingRun, new: TrainingRun) -> list[str]:
         if before[part]:  # else written before there was such a part
             # Moved weights are the same weights: no source.
             differences += told_differences(*({**run[part], "source": None} for run in (before, after)))
+    if not old.finished and "schedule" not in old.settings and not old.settings.get("sst", True):
+        differences.append("validation episodes: of turned images, now of images as they are")
     return differences
 
 
 def told_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Entries that are not the same, as `name: old, now new`."""
+    """Entries that are not the same, as `name: old, now new`; a setting that came later had its default before."""
+    old = {name: value for name, value in TrainingSettings().as_dict().items() if name in new} | old
     names = sorted(old.keys() | new.keys())
     return [_difference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 

@@ -1,4 +1,4 @@
-"""Accuracy on validation classes: fixed episodes of rotated images, no pseudo-classes."""
+"""Accuracy on validation classes: fixed episodes, of turned images where these are trained on, no pseudo-classes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Validation images and the fixed episodes over their four turns: image i turned j times is row j · images + i."""
+    """Validation images and the fixed episodes over their turns: image i turned j times is row j · images + i."""
 
     images: DecodedImages
     episodes: Episodes
     prototype: PrototypeKind
+    turns: int
 
     @classmethod
     def of(cls, images: DecodedImages, settings: TrainingSettings) -> Validation:
-        """Draw `validation_episodes` N-way episodes: a quarter as many draws, each turned and dealt into four."""
+        """Draw `validation_episodes` N-way episodes; with SST a quarter as many, each turned and dealt into four."""
         sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
+        if not settings.sst:
+            return cls(images, sampler.draw(settings.validation_episodes), settings.prototype, turns=1)
         draws = sampler.draw(settings.validation_episodes // TURNS)
         support, query, classes = [], [], []
         for number in range(len(draws)):
@@ -52,7 +55,7 @@ class Validation:
             query.append(draws.query[number][plain] + shift[..., None])
             classes.append(deal)
         episodes = Episodes(np.concatenate(support), np.concatenate(query), np.concatenate(classes))
-        return cls(images, episodes, settings.prototype)
+        return cls(images, episodes, settings.prototype, TURNS)
 
     @property
     def fingerprint(self) -> str:
@@ -64,7 +67,7 @@ class Validation:
     def accuracy(self, backbone: Backbone, processes: Processes) -> Interval:
         """Measure the mean accuracy in percent with its interval; every image is embedded once in each turn."""
         batches = np.split(np.arange(len(self.images)), range(BATCH, len(self.images), BATCH))
-        turned = [(turn, batch) for turn in range(TURNS) for batch in batches]
+        turned = [(turn, batch) for turn in range(self.turns) for batch in batches]
         vectors = embed_decoded(backbone, self.images, processes.share(turned))
         shares = Scoring(np.concatenate(processes.unshare(list(vectors)))).accuracies(
             self.episodes, Prototypes(self.prototype)

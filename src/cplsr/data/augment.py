@@ -5,14 +5,33 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
+
+from cplsr.settings.training import Augment
 
 GRAY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness an eye sees (ITU-R BT.601)."""
 RATIO = 4 / 3
 """A piece is at most this many times as wide as high, or as high as wide."""
+JITTER = 0.4
+"""By how much brightness, contrast and saturation of a base image may be changed."""
+PIECE = (0.08, 1.0)
+"""Least and largest area of a piece of a base image."""
+
+
+def augmented(
+    images: UInt8[Tensor, "batch 3 size size"], kind: Augment, generator: torch.Generator
+) -> UInt8[Tensor, "batch 3 size size"]:
+    """Base images as training sees them: for `crop` a piece of each, enlarged; other colors, half of them flipped."""
+    if kind == "none":
+        return images
+    changed = images.float() / 255
+    if kind == "crop":
+        changed = cut(changed, crop_boxes(len(images), PIECE, generator))
+    changed = flip(color_jitter(changed, JITTER, generator), generator)
+    return (changed * 255).round().to(torch.uint8)
 
 
 def flip(images: Float[Tensor, "batch 3 height width"], generator: torch.Generator, chance: float = 0.5) -> Tensor:
