@@ -10,13 +10,21 @@ from oracles.random_vit import tiny_vit
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.afa import AdversarialAugmentation, augment, discriminator, domain_loss, gram_difference
+from cplsr.methods.afa import AdversarialAugmentation, discriminator, domain_loss, gram_difference, ramp
+from cplsr.methods.base import prototype_logits
 from cplsr.methods.fwt import transform
 
 
 def prepared(backbone: Backbone, **options: float) -> AdversarialAugmentation:
     objective = AdversarialAugmentation(**options)
     objective.prepare(backbone, 3)
+    return at(0.0, objective)
+
+
+def at(progress: float, objective: AdversarialAugmentation) -> AdversarialAugmentation:
+    """The objective as it is after that share of a run."""
+    objective.length = 10_000
+    objective.asked.fill_(round(10_000 * progress))
     return objective
 
 
@@ -24,48 +32,84 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_augment_is_gamma_z_plus_beta():
-    tokens = torch.randn(2, 3, 4, generator=stream(1))
-    scale, shift = torch.tensor([0.3, -1.0, 2.0, 0.0]), torch.tensor([0.5, 1.0, -2.0, 0.1])
-    noise = torch.randn(2, 4, generator=stream())
-    wanted = torch.zeros_like(tokens)
-    for c in range(4):
-        gamma = 1 + math.log(1 + math.exp(scale[c])) * noise[0, c]
-        beta = math.log(1 + math.exp(shift[c])) * noise[1, c]
-        wanted[..., c] = gamma * tokens[..., c] + beta
-    torch.testing.assert_close(augment(tokens, scale, shift, stream()), wanted)
-    equal = torch.full((4,), 0.3), torch.full((4,), 0.5)
-    deviations = (math.log1p(math.exp(0.3)), math.log1p(math.exp(0.5)))
-    torch.testing.assert_close(augment(tokens, *equal, stream()), transform(tokens, *deviations, stream()))
+def test_weights_ramp_from_0_to_046_over_the_run():
+    for progress in (0.0, 0.25, 0.5, 1.0):
+        assert ramp(progress) == pytest.approx(2 / (1 + math.exp(-progress)) - 1)
+    assert ramp(0.0) == 0
+    assert ramp(1.0) == pytest.approx(0.46, abs=0.005)
 
 
-def test_the_noise_alone_learns_the_opposite():
-    tokens = torch.randn(2, 3, 4, generator=stream(1)).requires_grad_()
-    scale, shift = torch.full((4,), 0.3, requires_grad=True), torch.full((4,), 0.5, requires_grad=True)
-    augment(tokens, scale, shift, stream()).square().sum().backward()
-    noise = torch.randn(2, 4, generator=stream())
-    plain = [part.detach().clone().requires_grad_() for part in (tokens, scale, shift)]
-    softplus = torch.nn.functional.softplus
-    ((1 + softplus(plain[1]) * noise[0]) * plain[0] + softplus(plain[2]) * noise[1]).square().sum().backward()
-    torch.testing.assert_close(tokens.grad, plain[0].grad)
-    torch.testing.assert_close(scale.grad, -plain[1].grad)
-    torch.testing.assert_close(shift.grad, -plain[2].grad)
+def test_the_noise_keeps_still_then_helps_and_is_the_adversary_at_last(backbone: Backbone):
+    attach(backbone, "full")
+    objective = prepared(backbone)
+
+    def gradient_at(progress: float, *, plain: bool = False) -> torch.Tensor:
+        objective.zero_grad()
+        episode = striped_episode()
+        if plain:  # the same loss, written without a reversal anywhere
+            noise = torch.randn(2, 64, generator=stream())
+
+            def between(layer: int, tokens: torch.Tensor) -> torch.Tensor:
+                if layer == 0:
+                    return tokens
+                spread, mean = torch.std_mean(tokens, (0, 1), correction=0)
+                normal = (tokens - mean) / spread
+                gamma = 1 + objective.scale[0] * noise[0]
+                return (gamma * normal + objective.shift[0] * noise[1]) * spread + mean
+
+            logits = prototype_logits(episode, backbone(episode.images, between), 20.0)
+            torch.nn.functional.cross_entropy(logits, torch.arange(3).repeat_interleave(3)).backward()
+        else:
+            objective.domain = objective.gram = 0.0
+            at(progress, objective).loss(backbone, episode, None)[0].backward()
+        return torch.cat([objective.scale.grad, objective.shift.grad])
+
+    plain = gradient_at(0.0, plain=True)
+    assert plain.abs().max() > 1e-3
+    for progress, factor in ((0.0, 0), (0.37, 0), (0.38, 1), (0.62, 1), (0.63, -1), (0.99, -1)):
+        torch.testing.assert_close(gradient_at(progress), factor * plain, rtol=1e-2, atol=1e-4)
 
 
 def test_discriminator_learns_to_tell_what_the_encoder_learns_to_hide():
     judge = discriminator(4, stream())
     original, changed = (torch.randn(5, 4, generator=stream(seed)).requires_grad_() for seed in (1, 2))
-    loss = domain_loss(judge, original, changed)
-    guesses = judge(torch.cat([original, changed])).sigmoid().squeeze(1)
-    wanted = -(torch.log(1 - guesses[:5]).sum() + torch.log(guesses[5:]).sum()) / 10
-    torch.testing.assert_close(loss, wanted)
+    loss = domain_loss(judge, original, changed, 0.3)
+    first, norm, _, last = judge
+    hidden = first(torch.cat([original, changed]).detach())
+    hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt() * norm.weight + norm.bias
+    scores, total = last(hidden.clamp(min=0)).tolist(), 0.0
+    for row in range(10):
+        shares = [math.exp(score) / sum(map(math.exp, scores[row])) for score in scores[row]]
+        total -= math.log(math.exp(shares[row // 5]) / sum(map(math.exp, shares))) / 10
+    assert loss.item() == pytest.approx(total, abs=1e-5)
     loss.backward()
-    moved = [(part - 0.1 * part.grad).detach() for part in (original, changed)]
-    assert domain_loss(judge, *moved) > loss  # a step down the gradient makes it harder to tell
+    moved = [(part - part.grad).detach() for part in (original, changed)]
+    assert domain_loss(judge, *moved, 0.3) > loss  # a step down the gradient makes it harder to tell
+    learned = [parameter.grad.clone() for parameter in judge.parameters()]
+    at_03, at_0 = original.grad.clone(), torch.zeros_like(original)
+    for weight, wanted in ((0.6, 2 * at_03), (0.0, at_0)):
+        for tensor in (original, changed, *judge.parameters()):
+            tensor.grad = None
+        domain_loss(judge, original, changed, weight).backward()
+        torch.testing.assert_close(original.grad, wanted)
+        for parameter, gradient in zip(judge.parameters(), learned, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient)  # the judge itself learns at full weight
     with torch.no_grad():
         for parameter in judge.parameters():
             parameter -= 0.1 * parameter.grad
-    assert domain_loss(judge, original, changed) < loss
+    assert domain_loss(judge, original, changed, 0.3) < loss
+
+
+@pytest.mark.parametrize("sure", [1e4, -1e4])
+def test_the_discriminators_loss_is_bounded_however_sure_or_wrong_it_is(sure: float):
+    judge = discriminator(4, stream())
+    with torch.no_grad():
+        judge[0].weight.copy_(torch.eye(1, 4).expand(100, 4))
+        judge[3].weight.copy_(sure * torch.tensor([[-1.0], [1.0]]).expand(2, 100))
+        judge[3].bias.copy_(sure * torch.tensor([1.0, -1.0]))
+    original, changed = torch.zeros(5, 4), torch.ones(5, 4)
+    wanted = math.log(1 + 1 / math.e) if sure > 0 else math.log(1 + math.e)
+    assert domain_loss(judge, original, changed, 1.0).item() == pytest.approx(wanted, abs=1e-3)
 
 
 def test_discriminator_takes_nothing_from_the_global_stream():
@@ -75,67 +119,60 @@ def test_discriminator_takes_nothing_from_the_global_stream():
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
-def test_loss_is_the_sum_of_its_four_parts(backbone: Backbone):
+@pytest.mark.parametrize("progress", [0.0, 0.8])
+def test_loss_is_the_sum_of_its_parts(backbone: Backbone, progress: float):
     """Two plain forward passes and every term in its own words; the tiny network has one stage, before block 1."""
     attach(backbone, "full")
-    objective = prepared(backbone, domain=0.7, gram=0.3)
+    objective = prepared(backbone, domain=0.7, gram=1e5)
     assert objective.layers == (1,)
     seen: dict[str, torch.Tensor] = {}
 
     def watch(layer: int, tokens: torch.Tensor) -> torch.Tensor:
         if layer == 1:
             seen["original"] = tokens
-            seen["changed"] = augment(tokens, objective.scale[0], objective.shift[0], stream())
+            seen["changed"] = transform(tokens, 0.3, 0.5, stream())
             return seen["changed"]
         return tokens
 
     with torch.no_grad():
-        loss, right = objective.loss(backbone, striped_episode(), None)
+        loss, right = at(progress, objective).loss(backbone, striped_episode(), None)
         episode = striped_episode()
         original, changed = backbone(episode.images), backbone(episode.images, watch)
-        targets, terms = torch.arange(3).repeat_interleave(3), []
-        for rows in (episode.grouped(original), episode.grouped(changed)):
-            logits = 20 * torch.cosine_similarity(rows[:, 2:].flatten(0, 1)[:, None], rows[:, :2].mean(1)[None], dim=-1)
-            terms.append(torch.nn.functional.cross_entropy(logits, targets))
-            if len(terms) == 1:
-                assert right.item() == (logits.argmax(1) == targets).double().mean().item()
+        targets, rows = torch.arange(3).repeat_interleave(3), episode.grouped(changed)
+        logits = 20 * torch.cosine_similarity(rows[:, 2:].flatten(0, 1)[:, None], rows[:, :2].mean(1)[None], dim=-1)
+        terms = [torch.nn.functional.cross_entropy(logits, targets)]  # of the augmented episode alone
+        assert right.item() == (logits.argmax(1) == targets).double().mean().item()
         normed = []
         for part in seen.values():
             patches = part[:, 1:]
             variance = patches.var(-1, unbiased=False, keepdim=True)
             normed.append((patches - patches.mean(-1, keepdim=True)) / (variance + 1e-5).sqrt())
-        terms.append(0.7 * domain_loss(objective.discriminator, original, changed))
-        terms.append(0.3 * gram_difference(*normed))
-    assert all(term > 0.01 for term in terms)
+        terms.append(0.7 * domain_loss(objective.discriminator, original, changed, 1.0))
+        terms.append(1e5 * (2 / (1 + math.exp(-progress)) - 1) * gram_difference(*normed))
+    assert (terms[2] > 0.01) == (progress > 0)
     torch.testing.assert_close(loss, torch.stack(terms).sum(), rtol=1e-4, atol=1e-4)
 
 
 def test_noise_raises_the_gram_difference_and_the_encoder_lowers_it(backbone: Backbone):
     attach(backbone, "full")
-    objective = prepared(backbone)
-    gram_only = prepared(backbone, gram=1e4, domain=0.0)
+    objective = prepared(backbone, gram=1e8, domain=0.0)
 
     def difference() -> float:
         with torch.no_grad():
-            with_it = gram_only.loss(backbone, striped_episode(), None)[0]
-            gram_only.gram = 0.0
-            without = gram_only.loss(backbone, striped_episode(), None)[0]
-            gram_only.gram = 1e4
-        return (with_it - without).item()
+            return at(0.9, objective).loss(backbone, striped_episode(), None)[0].item()
 
     start = difference()
-    gram_only.loss(backbone, striped_episode(), None)[0].backward()
+    at(0.9, objective).loss(backbone, striped_episode(), None)[0].backward()
     with torch.no_grad():
-        for parameter in (gram_only.scale, gram_only.shift):
+        for parameter in (objective.scale, objective.shift):
             parameter -= 0.01 * parameter.grad.sign()
         assert difference() > start
-        for parameter in (gram_only.scale, gram_only.shift):
+        for parameter in (objective.scale, objective.shift):
             parameter += 0.01 * parameter.grad.sign()
         for parameter in adapter_of(backbone).parameters():
             if parameter.grad is not None:
                 parameter -= 1e-4 * parameter.grad.sign()
         assert difference() < start
-    assert torch.equal(objective.scale, torch.full((1, 64), 0.3))
 
 
 def test_training_lowers_the_loss_and_reaches_everything(backbone: Backbone):
@@ -147,9 +184,9 @@ def test_training_lowers_the_loss_and_reaches_everything(backbone: Backbone):
             return classification.loss(backbone, striped_episode(), None)[0].item()
 
     start = classified()
-    losses = train_steps(backbone, objective, 15)
-    assert losses[-1] < 0.85 * losses[0]  # the adversaries keep their part of it up
+    train_steps(backbone, objective, 15)
     assert classified() < 0.7 * start
+    at(0.9, objective).loss(backbone, striped_episode(), None)[0].backward()
     for part in (adapter_of(backbone), objective):
         assert all(gradient.abs().max() > 0 for name, gradient in gradients(part).items() if "bias" not in name)
 
@@ -158,7 +195,7 @@ def test_the_same_noise_for_the_same_stream(backbone: Backbone):
     attach(backbone, "coalescent")
     objective = prepared(backbone)
     with torch.no_grad():
-        values = [objective.loss(backbone, striped_episode(noise=noise), None)[0].item() for noise in (0, 0, 1)]
+        values = [at(0.5, objective).loss(backbone, striped_episode(noise=n), None)[0].item() for n in (0, 0, 1)]
     assert values[0] == values[1] != values[2]
 
 

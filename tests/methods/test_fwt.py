@@ -17,23 +17,41 @@ def prepared(backbone, **options):
     return objective
 
 
-def test_every_channel_gets_one_scale_and_one_shift():
-    tokens = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
+SIZES = torch.tensor([1.0, 0.01, 30.0, 5.0])
+"""Of channels: as unequal as those of a transformer."""
+
+
+def unequal_tokens() -> torch.Tensor:
+    return SIZES * torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1)) + 2 * SIZES.flip(0)
+
+
+def test_every_normalized_channel_gets_one_scale_and_one_shift():
+    tokens = unequal_tokens()
     changed = transform(tokens, 0.5, 0.25, torch.Generator().manual_seed(2))
     noise = torch.randn(2, 4, generator=torch.Generator().manual_seed(2))
-    for image in range(2):
-        for place in range(3):
-            for channel in range(4):
-                gamma, beta = 1 + 0.5 * noise[0, channel].item(), 0.25 * noise[1, channel].item()
-                wanted = gamma * tokens[image, place, channel].item() + beta
-                assert changed[image, place, channel].item() == pytest.approx(wanted, abs=1e-6)
+    for channel in range(4):
+        values = [tokens[image, place, channel].item() for image in range(2) for place in range(3)]
+        mean = sum(values) / 6
+        spread = math.sqrt(sum((value - mean) ** 2 for value in values) / 6 + 1e-5)
+        gamma, beta = 1 + 0.5 * noise[0, channel].item(), 0.25 * noise[1, channel].item()
+        for value, found in zip(values, changed[..., channel].flatten().tolist(), strict=True):
+            wanted = (gamma * (value - mean) / spread + beta) * spread + mean
+            assert found == pytest.approx(wanted, rel=1e-5, abs=1e-5)
 
 
-def test_the_deviations_are_the_softplus_of_the_papers_numbers(backbone):
-    objective = prepared(backbone)
-    assert objective.scale_deviation == pytest.approx(math.log(1 + math.exp(0.3)))
-    assert objective.shift_deviation == pytest.approx(math.log(1 + math.exp(0.5)))
-    assert prepared(backbone, strength=0.5).scale_deviation == pytest.approx(objective.scale_deviation / 2)
+def test_the_noise_is_as_large_as_the_channel():
+    """Seen from the channel, the shift has the same size everywhere: it neither drowns small ones nor spares large."""
+    tokens = unequal_tokens()
+    moved = [(transform(tokens, 0.0, 0.5, torch.Generator().manual_seed(seed)) - tokens)[0, 0] for seed in range(400)]
+    sizes = torch.stack(moved).std(dim=0) / (tokens.flatten(0, 1).var(dim=0, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(sizes, torch.full((4,), 0.5), atol=0.06, rtol=0)
+
+
+def test_the_deviations_are_those_of_the_papers_sharp_softplus(backbone):
+    literal = [math.log(1 + math.exp(100 * theta)) / 100 for theta in (0.3, 0.5)]
+    assert prepared(backbone).deviations == pytest.approx(literal)
+    assert prepared(backbone).deviations == pytest.approx([0.3, 0.5])
+    assert prepared(backbone, strength=0.5).deviations == pytest.approx([0.15, 0.25])
 
 
 def test_the_loss_is_that_of_tokens_transformed_between_the_stages(backbone):
@@ -43,7 +61,7 @@ def test_the_loss_is_that_of_tokens_transformed_between_the_stages(backbone):
     episode = tiny_episode()
 
     def between(layer, tokens):
-        return tokens if layer == 0 else transform(tokens, objective.scale_deviation, objective.shift_deviation, draws)
+        return tokens if layer == 0 else transform(tokens, 0.3, 0.5, draws)
 
     draws = torch.Generator().manual_seed(0)
     rows = backbone(episode.images, between).unflatten(0, (3, 5))

@@ -19,6 +19,12 @@ def test_only_the_gradient_changes(seed: int):
     torch.testing.assert_close(x.grad, -2 * x.detach() * weights)
 
 
+def test_the_gradient_is_scaled_too():
+    x = torch.randn(4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    reverse_gradient(x, 0.25).sin().sum().backward()
+    torch.testing.assert_close(x.grad, -0.25 * x.detach().cos())
+
+
 def test_two_reversals_are_none():
     x = torch.randn(4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     reverse_gradient(reverse_gradient(x).sin()).sum().backward()

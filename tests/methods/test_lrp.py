@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +32,10 @@ def literal_relevance(query: torch.Tensor, centers: torch.Tensor, temperature: f
     result = []
     for c, p in enumerate(centers):
         chance = powers[c] / sum(powers)
-        start = math.log((len(centers) - 1) * chance / (1 - chance))
-        total = float(query @ p)
-        result.append([start * float(query[i] * p[i]) / total for i in range(len(query))])
+        start = math.log((len(centers) - 1) * (chance + 0.01) / (1 + 0.01 - chance))
+        stable = cosines[c] + (0.01 if cosines[c] >= 0 else -0.01)
+        lengths = float(query.norm() * p.norm())
+        result.append([start * float(query[i] * p[i]) / lengths / stable for i in range(len(query))])
     return result
 
 
@@ -44,17 +46,17 @@ def test_relevance_is_lrp_written_out(seed: int, way: int, dim: int):
     given_relevance = relevance(queries, centers, 2.0)
     wanted = torch.tensor([literal_relevance(query, centers, 2.0) for query in queries], dtype=torch.float64)
     torch.testing.assert_close(given_relevance, wanted, rtol=1e-4, atol=1e-6)
-    cosines = cosine_logits(queries, centers, 2.0)
-    conserved = class_relevance(cosines)
-    torch.testing.assert_close(given_relevance.sum(-1), conserved, rtol=1e-4, atol=1e-6)
+    cosines = cosine_logits(queries, centers, 1.0)
+    kept = cosines.abs() / (cosines.abs() + 0.01)  # of a score of nothing, nothing is handed down
+    torch.testing.assert_close(given_relevance.sum(-1), kept * class_relevance(2 * cosines), rtol=1e-4, atol=1e-6)
 
 
-def test_class_relevance_is_zero_at_chance_and_finite_when_sure():
-    assert class_relevance(torch.zeros(1, 5)).abs().max() < 1e-6
-    sure = class_relevance(torch.tensor([[200.0, -200.0, 0.0]]))
-    assert sure.isfinite().all()
-    assert sure[0, 0] > 100
-    assert sure[0, 1] < -100
+def test_class_relevance_is_near_zero_at_chance_and_bounded_when_sure():
+    chance = math.log(4 * (0.2 + 0.01) / (0.8 + 0.01))
+    torch.testing.assert_close(class_relevance(torch.zeros(1, 5)), torch.full((1, 5), chance))
+    assert abs(chance) < 0.04
+    sure = class_relevance(torch.tensor([[200.0, -200.0, 0.0, 0.0, 0.0]]))
+    torch.testing.assert_close(sure[0, :2], torch.tensor([math.log(4 * 1.01 / 0.01), math.log(4 * 0.01 / 1.01)]))
 
 
 @settings(deadline=None, max_examples=25)
@@ -90,7 +92,7 @@ def test_loss_is_two_cross_entropies(backbone: Backbone):
     episode = striped_episode()
     with torch.no_grad():
         plain, _ = ExplanationGuidance(guidance=0.0).loss(backbone, episode, None)
-        half, right = ExplanationGuidance().loss(backbone, episode, None)
+        half, right = ExplanationGuidance(guidance=0.5).loss(backbone, episode, None)
         whole, _ = ExplanationGuidance(guidance=1.0).loss(backbone, episode, None)
         rows = episode.grouped(backbone(episode.images))
     centers, queries = rows[:, :2].mean(1), rows[:, 2:].flatten(0, 1)
@@ -103,6 +105,14 @@ def test_loss_is_two_cross_entropies(backbone: Backbone):
     weights = 1 + relevances / relevances.abs().amax(-1, keepdim=True)
     again = 20 * torch.cosine_similarity(weights * queries[:, None], weights * centers[None], dim=-1)
     torch.testing.assert_close(whole - plain, torch.nn.functional.cross_entropy(again, targets), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("shot", "guidance"), [(1, 0.5), (2, 1.0), (5, 1.0)])
+def test_the_second_prediction_counts_half_with_one_shot_and_whole_with_more(backbone, shot, guidance):
+    episode = striped_episode(shot=shot, query=1)
+    with torch.no_grad():
+        found = ExplanationGuidance().loss(backbone, episode, None)[0]
+        torch.testing.assert_close(found, ExplanationGuidance(guidance=guidance).loss(backbone, episode, None)[0])
 
 
 def test_training_lowers_the_loss_and_reaches_every_weight(backbone: Backbone):

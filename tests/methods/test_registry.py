@@ -51,11 +51,26 @@ def test_how_a_backbone_is_optimized_says_nothing_of_an_adapter():
     assert starting_settings(method, "adapter") == both
 
 
-def test_rate_and_weight_decay_are_for_the_whole_backbone():
-    method = find_method("pmf")
-    whole = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+def test_optimizer_and_rate_are_for_the_whole_backbone():
+    method = find_method("styleadv")
+    both = {"objective_lr": 1e-3, "augment": "crop", "temperature": 10.0, "sst": False, "pe": False}
+    whole = both | {"optimizer": "sgd", "lr": 5e-5, "schedule": "cosine", "warmup": 0.05}
     assert starting_settings(method) == starting_settings(method, "backbone") == whole
-    assert starting_settings(method, "adapter") == {"sst": False, "pe": False}
+    assert starting_settings(method, "adapter") == both
+
+
+def test_every_method_starts_with_its_authors_optimizer_and_augmentation():
+    made = {name: TrainingSettings(**find_method(name).settings) for name in METHODS}
+    assert {name for name in METHODS if made[name].optimizer == "sgd"} == {"pmf", "styleadv"}
+    for name, settings in made.items():
+        sgd, class_level = name in ("pmf", "styleadv"), name in ("attn_temp", "reap", "cd_cls")
+        kind = ("adamw", 0.01) if class_level else ("sgd" if sgd else "adam", 0)
+        assert (settings.optimizer, settings.weight_decay) == kind, name
+        assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0)), name
+        assert settings.augment == ("colors" if name == "ldp_net" else "crop"), name
+        assert settings.objective_lr == (1e-3 if class_level or name in ("styleadv", "afa") else None), name
+        if class_level:
+            assert settings.lr == (1e-6 if name == "reap" else 1e-7), name
 
 
 def test_what_is_trained():
@@ -106,7 +121,7 @@ def test_whole_numbers_stand_in_for_others_and_lists_for_tuples():
     assert make_adaptation(find_method("pmf"), {"rates": [0, 1e-4], "steps": 7}).options == {
         "rates": [0.0, 1e-4],
         "steps": 7,
-        "trial_steps": 10,
+        "trial_steps": 50,
     }
     with pytest.raises(InputError, match=r"the method 'pmf': steps is 1.5: a whole number was wanted"):
         make_adaptation(find_method("pmf"), {"steps": 1.5})

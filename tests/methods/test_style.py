@@ -61,3 +61,8 @@ def test_patches_may_be_counted_from_the_end():
 @pytest.mark.parametrize(("layers", "wanted"), [(12, (3, 6, 9)), (24, (6, 12, 18)), (4, (1, 2, 3)), (2, (1,)), (1, ())])
 def test_stages_are_quarters_of_the_blocks(layers, wanted):
     assert stages(layers) == wanted
+
+
+@pytest.mark.parametrize(("layers", "wanted"), [(12, (3, 6, 9, 11)), (4, (1, 2, 3)), (3, (1, 2)), (2, (1,)), (1, ())])
+def test_the_fourth_stage_ends_where_the_last_block_still_has_a_map(layers, wanted):
+    assert stages(layers, fourth=True) == wanted

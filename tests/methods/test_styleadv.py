@@ -11,7 +11,8 @@ from cplsr.adapters.attach import attach
 from cplsr.errors import InputError
 from cplsr.methods.base import agreement, prototype_logits
 from cplsr.methods.style import style_of, with_style
-from cplsr.methods.styleadv import SPREAD, StyleAdversary
+from cplsr.methods.styleadv import METHOD, SPREAD, StyleAdversary
+from cplsr.settings.training import TrainingSettings
 
 
 def prepared(backbone, **options):
@@ -24,40 +25,51 @@ def labels_of(episode):
     return episode.classes.repeat_interleave(episode.pixels.shape[1])
 
 
-def test_the_attack_is_a_random_step_and_then_a_signed_gradient_step(backbone):
+def test_the_attack_is_a_random_step_and_a_signed_gradient_step(backbone):
     objective, episode = prepared(backbone), tiny_episode()
     found = objective.attack(backbone, episode, labels_of(episode))
     assert list(found) == [1]
 
     draws = torch.Generator().manual_seed(0)
-    torch.rand(2, generator=draws)
+    torch.randint(1, (1,), generator=draws)
     entering = {}
     backbone(episode.images, lambda layer, tokens: entering.setdefault(layer, tokens))
-    mean, deviation = style_of(entering[1], 1)
-    mean = (mean + SPREAD * torch.randn(mean.shape, generator=draws)).requires_grad_()
-    deviation = (deviation + SPREAD * torch.randn(mean.shape, generator=draws)).requires_grad_()
-
-    def restyled(layer, tokens):
-        return with_style(tokens, 1, (mean, deviation)) if layer == 1 else tokens
-
-    scores = objective.classifier(backbone(episode.images, restyled))
-    cross_entropy(scores, labels_of(episode)).backward()
-    for part, start in zip(found[1], (mean, deviation), strict=True):
-        torch.testing.assert_close(part, start.detach() + 0.08 * start.grad.sign())
+    style = [part.detach().requires_grad_() for part in style_of(entering[1], 1)]
+    scores = objective.classifier(
+        backbone(episode.images, lambda layer, tokens: with_style(tokens, 1, tuple(style)) if layer == 1 else tokens)
+    )
+    cross_entropy(scores, labels_of(episode)).backward()  # the gradient is that at the style as it was
+    for part, start in zip(found[1], style, strict=True):
+        noise = SPREAD * torch.randn(start.shape, generator=draws)
+        torch.testing.assert_close(part, start.detach() + noise + 0.08 * start.grad.sign())
         assert not part.requires_grad
 
 
-def test_the_attack_makes_the_episode_harder_for_the_global_classifier(backbone):
+def test_a_classifier_at_the_methods_own_rate_has_learned_and_its_attack_makes_the_episode_harder(backbone):
+    """At the backbone's rate it would still be at chance."""
+    settings = TrainingSettings(**METHOD.settings)
     objective, episode = prepared(backbone), tiny_episode()
-    with torch.no_grad():
-        objective.classifier.weight.mul_(30)
+    attach(backbone, "full")
     labels = labels_of(episode)
+    optimizer = torch.optim.SGD(objective.parameters(), lr=settings.objective_lr, momentum=0.9)
+    start = backbone(episode.images).detach()
+    for _ in range(60):
+        optimizer.zero_grad()
+        cross_entropy(objective.classifier(start), labels).backward()
+        optimizer.step()
+    assert (objective.classifier(start).argmax(1) == labels).double().mean() > 0.9
 
-    def loss(between=None):
-        return cross_entropy(objective.classifier(backbone(episode.images, between)), labels).item()
+    def losses(between=None):
+        rows = backbone(episode.images, between)
+        truth = torch.arange(3).repeat_interleave(3)
+        return [
+            cross_entropy(prototype_logits(episode, rows, 10.0), truth).item(),
+            cross_entropy(objective.classifier(rows), labels).item(),
+        ]
 
-    styles = objective.attack(backbone, episode, labels)
-    assert loss(objective._styled(styles)) > loss()
+    hard = losses(objective._styled(objective.attack(backbone, episode, labels)))
+    for clean, attacked in zip(losses(), hard, strict=True):
+        assert attacked > clean
 
 
 def test_the_loss_is_the_sum_of_its_four_terms(backbone):
@@ -67,7 +79,7 @@ def test_the_loss_is_the_sum_of_its_four_terms(backbone):
     clean = backbone(episode.images)
     changed = backbone(episode.images, lambda layer, tokens: with_style(tokens, 1, styles[1]) if layer == 1 else tokens)
     truth = torch.arange(3).repeat_interleave(3)
-    one, other = (prototype_logits(episode, rows, 20.0) for rows in (clean, changed))
+    one, other = (prototype_logits(episode, rows, 10.0) for rows in (clean, changed))
     p, q = one.softmax(-1), other.softmax(-1)
     divergence = sum((p[n, c] * (p[n, c] / q[n, c]).log()).item() for n in range(9) for c in range(3)) / 9
     assert agreement(one, other).item() == pytest.approx(divergence, abs=1e-5)
@@ -94,25 +106,30 @@ def test_stages_are_attacked_in_turn_with_the_earlier_styles_in_place(backbone, 
         torch.testing.assert_close((part - start).abs(), torch.full_like(part, 0.08), atol=1e-4, rtol=0)
 
 
-def test_a_stage_is_skipped_with_the_given_chance_and_the_strength_is_drawn(backbone):
+def test_a_skipped_stage_is_attacked_but_not_changed(backbone):
     objective, episode = prepared(backbone, skip=1.0), tiny_episode()
-    assert objective.attack(backbone, episode, labels_of(episode)) == {}
-    plain = cross_entropy(
-        prototype_logits(episode, backbone(episode.images), 20.0), torch.arange(3).repeat_interleave(3)
+    assert list(objective.attack(backbone, episode, labels_of(episode))) == [1]
+    twice = 2 * cross_entropy(
+        prototype_logits(episode, backbone(episode.images), 10.0), torch.arange(3).repeat_interleave(3)
     ) + cross_entropy(objective.classifier(backbone(episode.images)), labels_of(episode))
-    torch.testing.assert_close(objective.loss(backbone, episode, None)[0], plain)
+    torch.testing.assert_close(objective.loss(backbone, episode, None)[0], twice)
 
-    counts = {0.5: 0, 5.0: 0, None: 0}
-    objective = StyleAdversary(strengths=(0.5, 5.0), skip=0.4)
-    objective.layers = (1,)
-    start, one, zero = torch.zeros(1, 1, 1), torch.ones(1, 1, 1), torch.zeros(1, 1, 1)
-    objective._gradients = lambda *_: ([start, start], (one, zero))
+
+def test_stages_are_skipped_with_the_given_chance_and_strengths_are_drawn(backbone, monkeypatch):
+    objective, episode, labels = StyleAdversary(strengths=(0.5, 5.0)), tiny_episode(), labels_of(tiny_episode())
+    objective.prepare(backbone, 5)
+    monkeypatch.setattr("cplsr.methods.styleadv.SPREAD", 0.0)
+    zero, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    monkeypatch.setattr(objective, "_gradients", lambda *_: [(zero, one), (zero, one)])
+    kept = []
+    monkeypatch.setattr(objective, "_styled", lambda styles: kept.append(styles))
+    rows = torch.randn(15, 64)
     for draws in range(300):
-        stream = replace(episode, generator=torch.Generator().manual_seed(draws))
-        found = objective.attack(backbone, stream, labels_of(episode))
-        counts[found[1][0].item() if found else None] += 1
-    assert 90 < counts[None] < 150
-    assert min(counts[0.5], counts[5.0]) > 60
+        objective.loss(lambda *_: rows, replace(episode, generator=torch.Generator().manual_seed(draws)), None)
+    found = [styles[1][0].item() if styles else None for styles in kept if styles is not None]
+    assert labels.shape == (15,)
+    assert 90 < found.count(None) < 150
+    assert min(found.count(0.5), found.count(5.0)) > 60
 
 
 def test_it_is_a_function_of_the_generator(backbone):

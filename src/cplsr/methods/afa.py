@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, layer_norm, softplus
+from torch.nn.functional import cross_entropy, layer_norm
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, prototype_logits, prototype_loss
-from cplsr.methods.fwt import transform
-from cplsr.methods.style import Tokens, stages
+from cplsr.methods.base import BACKBONE_SETTINGS, OBJECTIVE_RATE, Method, prototype_logits, prototype_loss
+from cplsr.methods.fwt import deviation, transform
+from cplsr.methods.style import stages
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 HIDDEN = 100
@@ -25,19 +26,30 @@ class AdversarialAugmentation(Objective):
 
     Hu & Ma, "Adversarial Feature Augmentation for Cross-domain Few-shot Classification", ECCV 2022. In the branch
     z' = γ z + β with γ ~ N(1, softplus(θ_γ)) and β ~ N(0, softplus(θ_β)), one draw per channel and episode; θ_γ and θ_β
-    start at `scale` and `shift` and are learned. The distance of the branches is told by a discriminator of original
-    and augmented embeddings (behind a gradient reversal) and by the difference of their Gram matrices. The encoder is
-    trained to make it small, the noise to make it large, and the classification hard: its gradient is reversed.
-    Loss: episode + augmented episode + `domain` · discriminator + `gram` · Gram difference.
+    start at `scale` and `shift`. The distance of the branches is told by a discriminator of original and augmented
+    embeddings (behind a gradient reversal) and by the difference of their Gram matrices; both act on the encoder with
+    a weight λ that rises from 0 to 0.46 over the run (`ramp`). Loss: augmented episode + `domain` · discriminator +
+    `gram` · λ · Gram difference. When and in which direction θ is learned: `against`.
 
-    Ported: the feature maps after a residual stage become all tokens between two stages of blocks; the branches part
-    at the first. Gram matrices are of the patch tokens behind a layer norm without weights: the authors' features come
-    from a batch norm, while the raw tokens of a transformer have channels of very unequal size. Known differences from
-    the authors' program: it classifies the augmented episode only, takes the root of the Gram difference, and lets the
-    two weights rise during training (their final value is 0.46); here they are constant.
+    As in the authors' program, where it differs from the paper: the augmented episode alone is classified; the
+    discriminator's softmax stands before a cross-entropy with a softmax of its own, so that its loss stays between 0.31
+    and 1.31; the Gram difference is a root (`gram_difference`), which makes it tiny; θ has phases.
+
+    Deviations from the authors' program:
+
+    - Place and normalization of the noise are those of `cplsr.methods.fwt`. The branches part at the first place.
+    - Gram matrices are of the patch tokens behind a layer norm without weights: raw tokens of a transformer have
+      channels of very unequal size, the authors' features come from a batch norm.
+    - λ rises with every episode, there once in a hundred.
+    - One optimizer step per episode: there two Adam optimizers share the encoder and take the same gradient, which
+      makes two.
+    - The classifier is a cosine with a temperature, as for all methods here; theirs are trained networks.
+    - Adam at 5e-5 for the backbone instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`); discriminator and θ,
+      which are new, learn at the authors' 1e-3.
     """
 
     name: ClassVar[str] = "afa"
+    asked: Tensor
 
     def __init__(
         self,
@@ -55,97 +67,106 @@ class AdversarialAugmentation(Objective):
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """The noise of every stage, and the discriminator."""
-        self.layers, self.prefix = stages(backbone.layers), backbone.prefix
+        self.layers, self.patches = stages(backbone.layers, fourth=True), backbone.patches
         if not self.layers:
             raise InputError(f"afa acts between blocks, and {backbone.source!r} has only one: give a deeper backbone")
         shape = (len(self.layers), backbone.dim)
         self.scale, self.shift = (nn.Parameter(torch.full(shape, value)) for value in self.start)
         self.discriminator = discriminator(backbone.embedding_dim, torch.Generator().manual_seed(0))
+        # How many losses came before: a buffer, so that a resumed run counts on from where it was.
+        self.register_buffer("asked", torch.zeros((), dtype=torch.int64))
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
-        """Both episodes, the discriminator, and the Gram difference averaged over the stages."""
+        """The augmented episode, the discriminator, and the Gram difference averaged over the stages."""
         differences: list[Tensor] = []
+        progress = self.asked.item() / self.length
+        self.asked += 1
+        factor, weight = against(progress), ramp(progress)
 
         def between(layer: int, tokens: Tensor) -> Tensor:
             if layer not in self.layers:
                 return tokens
             stage = self.layers.index(layer)
             original, changed = (tokens, tokens) if stage == 0 else tokens.chunk(2)
-            changed = augment(changed, self.scale[stage], self.shift[stage], episode.generator)
+            noise = (reverse_gradient(theta[stage], factor) for theta in (self.scale, self.shift))
+            changed = transform(changed, *map(deviation, noise), episode.generator)
             differences.append(gram_difference(*(self._normed_patches(part) for part in (original, changed))))
             return torch.cat([original, changed])
 
         original, changed = embed(episode.images, between).chunk(2)
-        loss, right = prototype_loss(episode, prototype_logits(episode, original, self.temperature))
-        augmented, _ = prototype_loss(episode, prototype_logits(episode, changed, self.temperature))
-        told_apart = domain_loss(self.discriminator, original, changed)
-        return loss + augmented + self.domain * told_apart + self.gram * torch.stack(differences).mean(), right
+        loss, right = prototype_loss(episode, prototype_logits(episode, changed, self.temperature))
+        told_apart = domain_loss(self.discriminator, original, changed, weight)
+        return loss + self.domain * told_apart + self.gram * weight * torch.stack(differences).mean(), right
 
     def _normed_patches(self, tokens: Tensor) -> Tensor:
-        return layer_norm(tokens[:, self.prefix :], tokens.shape[-1:])
+        return layer_norm(tokens[:, -self.patches :], tokens.shape[-1:])
 
 
-def augment(
-    tokens: Tokens, scale: Float[Tensor, "dim"], shift: Float[Tensor, "dim"], generator: torch.Generator
-) -> Tokens:
-    """γ z + β with γ ~ N(1, softplus(scale)) and β ~ N(0, softplus(shift)), which learn the opposite of the rest.
+def ramp(progress: float) -> float:
+    """λ = 2 / (1 + exp(−t)) − 1 for a share t of the run: from 0 to 0.46."""
+    return 2 / (1 + math.exp(-progress)) - 1
 
-    A reversal before the noise and another behind it, as published, is one at its parameters: the tokens' gradient is
-    turned twice, that of the parameters once.
+
+def against(progress: float) -> float:
+    """How much the noise learns the opposite of the rest, by the authors' 150th and 250th epoch of 400.
+
+    It keeps still first, then learns what the rest learns, and becomes the adversary at last.
     """
-    scale, shift = (softplus(reverse_gradient(part)) for part in (scale, shift))
-    return transform(tokens, scale, shift, generator)
+    return 0.0 if progress < 150 / 400 else -1.0 if progress < 250 / 400 else 1.0
 
 
 def discriminator(dim: int, generator: torch.Generator) -> nn.Sequential:
-    """One hidden layer; above zero it takes an embedding for an augmented one."""
-    layers = [nn.utils.skip_init(nn.Linear, *size) for size in ((dim, HIDDEN), (HIDDEN, 1))]
-    for layer in layers:
-        nn.init.xavier_normal_(layer.weight, generator=generator)
-        nn.init.zeros_(layer.bias)
-    return nn.Sequential(layers[0], nn.ReLU(), layers[1])
+    """One hidden layer with a batch norm; scores of "original" and "augmented", from uniform weights as torch's own."""
+    first, last = (nn.utils.skip_init(nn.Linear, *size) for size in ((dim, HIDDEN), (HIDDEN, 2)))
+    for layer in (first, last):
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -(layer.in_features**-0.5), layer.in_features**-0.5, generator=generator)
+    return nn.Sequential(first, nn.BatchNorm1d(HIDDEN, track_running_stats=False), nn.ReLU(), last)
 
 
 def domain_loss(
-    judge: nn.Module, original: Float[Tensor, "images dim"], changed: Float[Tensor, "images dim"]
+    judge: nn.Module, original: Float[Tensor, "images dim"], changed: Float[Tensor, "images dim"], weight: float
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the discriminator; what made the embeddings is trained to raise it."""
-    guesses = judge(reverse_gradient(torch.cat([original, changed]))).squeeze(1)
-    truth = torch.cat([torch.zeros(len(original)), torch.ones(len(changed))]).to(guesses)
-    return binary_cross_entropy_with_logits(guesses, truth)
+    """Cross-entropy of the discriminator's softmax, taken for logits; what made the embeddings is to raise `weight` of it.
+
+    Of two shares that sum to one the loss is at least log(1 + 1/e) and at most log(1 + e): no encoder can run away.
+    """
+    shares = judge(reverse_gradient(torch.cat([original, changed]), weight)).softmax(dim=1)
+    truth = torch.arange(2, device=shares.device).repeat_interleave(len(original))
+    return cross_entropy(shares, truth)
 
 
 class _Reversal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return -gradient
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return -ctx.factor * gradient, None
 
 
-def reverse_gradient(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """`x` itself; its gradient changes its sign (Ganin & Lempitsky, ICML 2015).
+def reverse_gradient(x: Float[Tensor, "*shape"], factor: float = 1.0) -> Float[Tensor, "*shape"]:
+    """`x` itself; its gradient changes its sign, and its size by `factor` (Ganin & Lempitsky, ICML 2015).
 
     Whatever minimizes a loss behind it is trained against whatever produced `x`: both with one backward pass.
     """
-    return _Reversal.apply(x)
-
-
-def gram(features: Float[Tensor, "batch positions channels"]) -> Float[Tensor, "batch channels channels"]:
-    """FᵀF, averaged over the positions."""
-    return features.transpose(1, 2) @ features / features.shape[1]
+    return _Reversal.apply(x, factor)
 
 
 def gram_difference(
     first: Float[Tensor, "batch positions channels"], second: Float[Tensor, "batch positions channels"]
 ) -> Float[Tensor, ""]:
-    """¼ of the mean squared difference of two images' Gram matrices, averaged over the batch.
+    """‖G − G'‖ / (4 N² M²) over the whole batch, G = FᵀF of every image, N channels and M positions.
 
-    That is Σ(G − G')² / (4 N² M²) for N channels and M positions with sums as entries (Gatys et al., CVPR 2016).
+    Gatys et al. (CVPR 2016) and the paper have the square of the norm; the authors' program has its root.
     """
-    return (gram(first) - gram(second)).square().mean() / 4
+    positions, channels = first.shape[1:]
+    one, other = (part.transpose(1, 2) @ part for part in (first, second))
+    return torch.linalg.vector_norm(one - other) / (4 * channels**2 * positions**2)
 
 
-METHOD = Method("afa", "Hu & Ma, ECCV 2022", AdversarialAugmentation)
+METHOD = Method(
+    "afa", "Hu & Ma, ECCV 2022", AdversarialAugmentation, settings=BACKBONE_SETTINGS | {"objective_lr": OBJECTIVE_RATE}
+)

@@ -81,10 +81,15 @@ class AdversarialTasks(Adversary):
     probability `chance`, its random convolution: one kernel for all images, xavier-normal entries, a side from `sizes`.
     The network is then trained on the result alone.
 
-    Ported: nothing depends on the network, only β does. Where the authors multiply the raw gradient by a constant that
-    suits their heads, here a step moves each image by `rate` pixel levels (root mean square over its pixels), whatever
-    the size of its gradient, which under a cosine head with a temperature says little. Values are not clipped to those
-    of a picture.
+    Values are not clipped to those of a picture, there or here.
+
+    Deviations from the authors' program:
+
+    - It multiplies the raw gradient by a constant that suits the head, 80 for a graph network, 20 for label
+      propagation. Here a step moves each image by `rate` pixel levels (root mean square over its pixels), whatever the
+      size of its gradient, which under a cosine with a temperature says little.
+    - The classifier is that cosine, as for all methods here; theirs are trained networks.
+    - Adam at 5e-5 instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`).
     """
 
     name: ClassVar[str] = "ata"

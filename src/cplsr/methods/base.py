@@ -15,8 +15,26 @@ from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, pro
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.training.objective import Loss, Objective, TrainingEpisode
 
-BACKBONE_SETTINGS = {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
-"""What the published methods start from: slow training of the whole backbone, on plain episodes."""
+BACKBONE_SETTINGS = {"optimizer": "adam", "lr": 5e-5, "augment": "crop", "sst": False, "pe": False}
+"""What methods made for convolutional networks start from: Adam, on plain episodes of augmented images.
+
+Their authors' rate is 1e-3, for networks that are new or nearly so. All weights of a pretrained transformer are lost at
+that rate within some episodes; 5e-5 is the rate that methods for such backbones have.
+"""
+
+TRANSFORMER_SETTINGS = BACKBONE_SETTINGS | {
+    "optimizer": "sgd",
+    "schedule": "cosine",
+    "warmup": 0.05,
+    "temperature": 10.0,
+}
+"""What methods made for pretrained transformers start from: PMF's, with 5 of its 100 epochs as warm-up.
+
+They are made for 200,000 episodes: in a thousand, SGD at that rate hardly moves a weight.
+"""
+
+OBJECTIVE_RATE = 1e-3
+"""Learning rate of what a method adds to the backbone, which is new: its authors' own."""
 
 Share = Annotated[float, between(0, 1)]
 """A probability, or a part of a whole."""
@@ -39,7 +57,8 @@ class Method:
         adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
         trains: `backbone` or `adapter`, what it trains unless something else is asked for.
         sees: Which images it may look at in training, in words, for the column of the table.
-        settings: Training settings to start from where the user gives none.
+        settings: Training settings to start from where the user gives none; deviations from the authors' are listed
+            with the objective.
         carrier: Kind of the adapter that carries what is trained, for what the method does to it at test time.
     """
 

@@ -11,11 +11,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import skip_init
 
 from cplsr.episodes.prototypes import accuracy
+from cplsr.methods.base import OBJECTIVE_RATE
 from cplsr.training.objective import Loss, TrainingEpisode
 
 CLASS_LEVEL_SETTINGS: dict[str, Any] = {
     "lr": 1e-7,
-    "objective_lr": 1e-3,
+    "objective_lr": OBJECTIVE_RATE,
     "weight_decay": 0.01,
     "augment": "crop",
     "sst": False,
@@ -25,11 +26,11 @@ CLASS_LEVEL_SETTINGS: dict[str, Any] = {
 
 
 def class_head(dim: int, classes: int, *, bias: bool = False) -> nn.Linear:
-    """A linear classifier, weights uniform in ±1/√dim as torch has them, drawn from a seed of its own, biases 0."""
+    """A linear classifier that starts uniform in ±1/√dim as torch's own, drawn from a seed of its own."""
     head = skip_init(nn.Linear, dim, classes, bias=bias)
-    nn.init.uniform_(head.weight, -(dim**-0.5), dim**-0.5, generator=torch.Generator().manual_seed(0))
-    if bias:
-        nn.init.zeros_(head.bias)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in head.parameters():
+        nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5, generator=generator)
     return head
 
 

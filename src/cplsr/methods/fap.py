@@ -27,11 +27,16 @@ class FrequencyPrompts(Adversary):
     and its copy y: y ← (x + y) · sigmoid(x ⊙ y) + y, entry by entry. Loss: cross-entropy of the three episodes +
     KL(original ‖ noisy) + KL(original ‖ smooth) of their predictions.
 
-    Ported: the two features that attend to each other are an image's patch tokens as they enter the first block
-    (`attention="tokens"`), and the result is halved: where both are small and alike the formula doubles them, which a
-    batch norm behind undoes in the authors' networks and nothing would in a transformer. The authors' released program
-    has the normalized pixels in place of features (`attention="pixels"`), and in convolved episodes attends both before
-    and after the ascent; here it does so once.
+    Deviations from the authors' program:
+
+    - The two features that attend to each other are an image's patch tokens as they enter the first block, as the paper
+      has it; the program has the normalized pixels in their place (`attention="pixels"`).
+    - The result is halved: where both are small and alike the formula doubles them, which a batch norm behind undoes in
+      the authors' networks and nothing would in a transformer.
+    - In convolved episodes it attends both before and after the ascent; here it does so once, like elsewhere.
+    - The ascent is that of `cplsr.methods.ata`, with its deviations.
+    - The classifier is a cosine with a temperature, as for all methods here; theirs are trained networks.
+    - Adam at 5e-5 instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`).
     """
 
     name: ClassVar[str] = "fap"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, Size, Temperature, prototype_logits, prototype_loss
-from cplsr.methods.style import Tokens, stages
+from cplsr.methods.style import Tokens, stages, style_of
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
+
+SHARPNESS = 100
+"""β of the softplus, log(1 + exp(β θ)) / β: so sharp that a positive θ is its own deviation."""
 
 
 @dataclass(eq=False)
@@ -21,11 +24,21 @@ class FeatureWiseTransformation(Objective):
     """Random scale and shift of every channel between stages, in training only.
 
     Tseng et al., "Cross-Domain Few-Shot Classification via Learned Feature-Wise Transformation", ICLR 2020, with its
-    fixed hyper-parameters: γ ~ N(1, softplus(θ_γ)), β ~ N(0, softplus(θ_β)), z' = γ z + β, one draw per channel and
-    forward pass.
+    fixed hyper-parameters: γ ~ N(1, softplus(θ_γ)), β ~ N(0, softplus(θ_β)), z' = γ z + β for a batch-normalized z, one
+    draw per channel and forward pass.
 
-    Ported: the feature maps after a residual stage become all tokens, the class token too, between two stages of
-    blocks. θ is not learned here: the paper learns it from several base domains, and there is one.
+    Deviations from the authors' program:
+
+    - Its four places are the ends of the residual stages; here they are the tokens, the class token too, that enter the
+      blocks behind the first, second and third quarter, and the last block, see `stages`.
+    - There z comes from a batch norm, in the residual branch and again in the shortcut. A transformer has none, and its
+      channels differ widely in size: here a channel is normalized by its mean and deviation over all tokens of the
+      episode, changed, and mapped back (`transform`). A layer norm would not do, it leaves channels as unequal as they
+      are. It happens once per stage, to the sum of both branches.
+    - θ is not learned: the paper learns it from several base domains, and there is one.
+    - The classifier is a cosine with a temperature, as for all methods here; theirs are trained networks.
+    - Adam at 5e-5 instead of 1e-3, which is for networks that are trained from the beginning (see
+      `cplsr.methods.base.BACKBONE_SETTINGS`).
     """
 
     name: ClassVar[str] = "fwt"
@@ -35,23 +48,19 @@ class FeatureWiseTransformation(Objective):
     shift: float = 0.5
     """θ_β, before softplus."""
     strength: Size = 1.0
-    """Factor of both deviations; 1 is the paper's, made for networks that are trained with it from the beginning."""
+    """Factor of both deviations; 1 is the paper's."""
     temperature: Temperature = 20.0
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Between which blocks it acts, and how much."""
-        self.layers = stages(backbone.layers)
-        self.scale_deviation, self.shift_deviation = (
-            self.strength * math.log1p(math.exp(theta)) for theta in (self.scale, self.shift)
-        )
+        self.layers = stages(backbone.layers, fourth=True)
+        self.deviations = [self.strength * deviation(torch.tensor(theta)).item() for theta in (self.scale, self.shift)]
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the transformed episode."""
 
         def between(layer: int, tokens: Tensor) -> Tensor:
-            if layer not in self.layers:
-                return tokens
-            return transform(tokens, self.scale_deviation, self.shift_deviation, episode.generator)
+            return transform(tokens, *self.deviations, episode.generator) if layer in self.layers else tokens
 
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 
@@ -60,10 +69,20 @@ Deviation = float | Float[Tensor, "dim"]
 """Of all channels alike, or of each."""
 
 
+def deviation(theta: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Softplus of θ: the standard deviation that θ stands for."""
+    return softplus(theta, beta=SHARPNESS)
+
+
 def transform(tokens: Tokens, scale: Deviation, shift: Deviation, generator: torch.Generator) -> Tokens:
-    """γ z + β with one γ ~ N(1, `scale`) and one β ~ N(0, `shift`) per channel."""
+    """m + γ (z − m) + β s with one γ ~ N(1, `scale`) and one β ~ N(0, `shift`) per channel.
+
+    m and s are the channel's mean and deviation over all tokens of all images: it is γ z + β of batch-normalized tokens
+    (without weights), with the normalization undone.
+    """
     noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
-    return (1 + scale * noise[0]) * tokens + shift * noise[1]
+    mean, spread = style_of(tokens.flatten(0, 1)[None], 0)
+    return tokens + scale * noise[0] * (tokens - mean) + shift * noise[1] * spread
 
 
 METHOD = Method("fwt", "Tseng et al., ICLR 2020", FeatureWiseTransformation)

@@ -19,7 +19,7 @@ from cplsr.data.augment import color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.declared import above, between
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, Temperature, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, Temperature, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 JITTER = 0.4
@@ -41,11 +41,20 @@ class LocalGlobalDistillation(Objective):
     mean H(global of one query, local of another of its class), one random pair per class and episode. The network that
     is kept is the global one.
 
-    Ported: the pieces are enlarged to the backbone's image size, where the authors use 96 of 224 pixels, because
-    position embeddings fit one size; distances are cosines. The authors' program, too, lets the gradient into both
-    sides of H: into the global prediction, and through the prototypes into the local one. It draws the same two places
-    for all classes, which may coincide, blurs and grays pieces too, and tests with a logistic regression on the roots
-    of the features; here the test is that of all methods. With one query per class there is no pair, and no third term.
+    The authors' program, too, lets the gradient into both sides of H: into the global prediction, and through the
+    prototypes into the local one.
+
+    Deviations from the authors' program:
+
+    - Pieces are enlarged to the backbone's image size, because position embeddings fit one size; theirs are 96 pixels
+      wide, of 224.
+    - Pieces are not blurred, grayed or changed in hue, and are cut from images whose colors are changed already: images
+      are augmented before a method sees them.
+    - Distances are cosines with a temperature, as for all methods here; theirs are squared Euclidean ones.
+    - The two queries of a pair differ, class by class; theirs stand at the same two places in all classes, which may
+      coincide. With one query per class there is no pair, and no third term.
+    - The test is that of all methods; theirs is a logistic regression on the roots of the features.
+    - Adam at 5e-5 instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`).
     """
 
     name: ClassVar[str] = "ldp_net"
@@ -157,4 +166,6 @@ class MovingAverage(nn.Module):
                 parameter.data = value
 
 
-METHOD = Method("ldp_net", "Zhou et al., CVPR 2023", LocalGlobalDistillation)
+METHOD = Method(
+    "ldp_net", "Zhou et al., CVPR 2023", LocalGlobalDistillation, settings=BACKBONE_SETTINGS | {"augment": "colors"}
+)

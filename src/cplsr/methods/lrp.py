@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes
-from cplsr.methods.base import Method, Temperature, prototype_loss
+from cplsr.methods.base import Method, Size, Temperature, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
-STABILIZER = 1e-9
-"""Added to the size of a score before relevance is divided by it (the ε of LRP-ε)."""
+STABILIZER = 0.01
+"""Added to the size of a score before relevance is divided by it (the ε of LRP-ε), and to a probability in its odds."""
 
 
 @dataclass(eq=False)
@@ -25,16 +24,22 @@ class ExplanationGuidance(Objective):
     Sun et al., "Explanation-Guided Training for Cross-Domain Few-Shot Classification", ICPR 2021. Each class starts
     with the relevance R_c = log((N − 1) p_c / (1 − p_c)), zero where p_c is chance; LRP hands it down to the inputs of
     the classifier; it is divided by its largest absolute value, and w = 1 + R, in 0..2, multiplies the inputs of a
-    second prediction. Loss: cross-entropy + `guidance` · cross-entropy of the second prediction. In training only.
+    second prediction. Loss: cross-entropy + `guidance` · cross-entropy of the second prediction. In training only. As
+    in the authors' program the weights are constants: no gradient goes through the explanation.
 
-    Ported: the authors explain a relation network, cross attention and a graph network. For a cosine the rule has a
-    closed form, see `relevance`: the inputs are a query and a prototype, each pair with weights of its own for both.
-    As in the authors' program the weights are constants: no gradient goes through the explanation.
+    Deviations from the authors' program:
+
+    - They explain a relation network, cross attention and a graph network. For the cosine of all methods here the rule
+      has a closed form, see `relevance`: the inputs are a query and a prototype, each pair with weights of its own.
+    - N − 1 is always 4 there, for five classes.
+    - `guidance` is given for one shot and for five; here other numbers above one have that of five.
+    - Adam at 5e-5 instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`).
     """
 
     name: ClassVar[str] = "lrp"
 
-    guidance: float = 0.5
+    guidance: Size | None = None
+    """Weight of the second prediction; default: the authors', 0.5 with one shot and 1 with more."""
     temperature: Temperature = 20.0
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
@@ -44,7 +49,8 @@ class ExplanationGuidance(Objective):
         loss, right = prototype_loss(episode, cosine_logits(queries, centers, self.temperature))
         weights = relevance_weights(relevance(queries.detach(), centers.detach(), self.temperature))
         guided, _ = prototype_loss(episode, self.temperature * weighted_cosines(queries, centers, weights))
-        return loss + self.guidance * guided, right
+        guidance = (0.5 if episode.shot == 1 else 1.0) if self.guidance is None else self.guidance
+        return loss + guidance * guided, right
 
 
 def relevance(
@@ -53,8 +59,8 @@ def relevance(
     """R_c · z_i / Σ_j z_j with z_i = q_i p_i / (‖q‖ ‖p‖): the share of every channel in the score of every class.
 
     LRP-ε for a linear layer. A cosine is linear in the query once both lengths are taken as given, and just as linear
-    in the prototype, so that channel i of both has this relevance. Summed over the channels it gives R_c back. The
-    authors' features, and so their scores, are never negative; here a negative score turns the signs of its shares.
+    in the prototype, so that channel i of both has this relevance. Summed over the channels it gives R_c back, but for
+    ε. The authors' features, and so their scores, are never negative; here a negative score turns its shares' signs.
     """
     shares = normalize(queries)[:, None] * normalize(centers)[None]
     scores = shares.sum(dim=-1)
@@ -63,11 +69,9 @@ def relevance(
 
 
 def class_relevance(logits: Float[Tensor, "queries way"]) -> Float[Tensor, "queries way"]:
-    """log((N − 1) p_c / (1 − p_c)) of the softmax p, without forming p: its odds may be beyond what a float holds."""
-    way = logits.shape[-1]
-    others = torch.eye(way, dtype=torch.bool, device=logits.device)
-    rest = logits[:, None, :].expand(-1, way, -1).masked_fill(others, -math.inf).logsumexp(dim=-1)
-    return logits - rest + math.log(way - 1)
+    """log((N − 1) (p_c + ε) / (1 − p_c + ε)) of the softmax p: at most 6 for five classes, at least −3.2."""
+    chances = logits.softmax(dim=-1)
+    return torch.log((logits.shape[-1] - 1) * (chances + STABILIZER) / (1 - chances + STABILIZER))
 
 
 def relevance_weights(relevances: Float[Tensor, "*pairs dim"]) -> Float[Tensor, "*pairs dim"]:

@@ -56,6 +56,7 @@ class RandomRegisters(Objective):
         self.normalized, self.patch = backbone.normalize, backbone.patch_size
         self.change = nn.Parameter(torch.zeros(()))
         self.classifier = class_head(backbone.embedding_dim, classes, bias=True)
+        nn.init.zeros_(self.classifier.bias)
 
     @property
     def spread(self) -> Float[Tensor, ""]:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-EPSILON = 1e-6
+EPSILON = 1e-5
 """Added to a variance before its root is taken."""
 
 Tokens = Float[Tensor, "batch tokens dim"]
@@ -21,12 +21,14 @@ Style = tuple[Float[Tensor, "batch 1 dim"], Float[Tensor, "batch 1 dim"]]
 """Mean and standard deviation."""
 
 
-def stages(layers: int, count: int = 3) -> tuple[int, ...]:
-    """The blocks that begin stages 2, 3, ... when the blocks are cut into `count + 1` stages: where styles are changed.
+def stages(layers: int, *, fourth: bool = False) -> tuple[int, ...]:
+    """The blocks that follow stages 1, 2 and 3 of four: where features are changed.
 
-    A convolutional network has stages by its strides; a transformer's are a quarter of its blocks each.
+    A convolutional network has stages by its strides; a transformer's are a quarter of its blocks each. What `fourth`
+    adds is the last block: behind it, where the fourth stage ends, only the class token is left of the feature map.
     """
-    return tuple(sorted({round((stage + 1) * layers / (count + 1)) for stage in range(count)} - {0, layers}))
+    ends = {round(stage * layers / 4) for stage in (1, 2, 3)}
+    return tuple(sorted((ends | {layers - 1} if fourth else ends) - {0, layers}))
 
 
 def style_of(tokens: Tokens, prefix: int) -> Style:

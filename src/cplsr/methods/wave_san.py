@@ -26,11 +26,20 @@ class WaveletStyles(Objective):
     After stages 1, 2 and 3 the feature map of every image is cut into Haar bands, its low band takes the style (mean
     and standard deviation of every channel) of the low band of the other episode's image at the same place and gives
     its own away, and the map is put together again with its own high bands. Loss, averaged over the two episodes:
-    (1 − `share`) · clean episode + `share` · swapped episode + KL(clean ‖ swapped) of their predictions.
+    (1 − `share`) · clean episode + `share` · swapped episode + `consistency` of their predictions. A style that is
+    taken is a constant: no gradient goes back to the image that gives it.
 
-    Ported: the feature map becomes the grid of patch tokens between two stages of blocks; class, register and prompt
-    tokens stay. A grid with an odd side (7 x 7 at 112 pixels with patches of 16) is transformed with its last row and
-    column repeated, which are cut off again. A step sees two episodes, so twice the images of other methods.
+    Deviations from the authors' program:
+
+    - The feature map becomes the grid of patch tokens between two stages of blocks; class, register and prompt tokens
+      stay.
+    - A grid with an odd side (7 x 7 at 112 pixels with patches of 16) is transformed with its last row and column
+      repeated, which are cut off again; there zeros are added, which would darken the low band's edge.
+    - A deviation over places is that of the population, theirs that of a sample: one place has a style, too.
+    - The classifier is a cosine with a temperature, as for all methods here; theirs is a graph network.
+    - Adam at 5e-5 instead of 1e-3 (see `cplsr.methods.base.BACKBONE_SETTINGS`).
+
+    A step sees two episodes, so twice the images of other methods.
     """
 
     name: ClassVar[str] = "wave_san"
@@ -54,7 +63,7 @@ class WaveletStyles(Objective):
             logits, changed = (prototype_logits(each, rows, self.temperature) for rows in (clean, swapped))
             loss, right = prototype_loss(each, logits)
             hard, _ = prototype_loss(each, changed)
-            losses.append((1 - self.share) * loss + self.share * hard + agreement(logits, changed))
+            losses.append((1 - self.share) * loss + self.share * hard + consistency(logits, changed))
             accuracies.append(right)
         return torch.stack(losses).mean(), torch.stack(accuracies).mean()
 
@@ -62,12 +71,18 @@ class WaveletStyles(Objective):
         return swap_styles(tokens, self.patches) if layer in self.layers else tokens
 
 
+def consistency(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:
+    """½ KL(clean ‖ middle) + ½ KL(changed ‖ middle) of two predictions and that of their averaged logits."""
+    middle = (clean + changed) / 2
+    return (agreement(clean, middle) + agreement(changed, middle)) / 2
+
+
 def swap_styles(tokens: Tokens, patches: int) -> Tokens:
     """Each image's low band with the style of its opposite's: the first with that of the first in the second half."""
     grids = _grids(tokens[:, -patches:])
     low, high = haar2d(pad_to_even(grids))
     rows = low.flatten(2).transpose(1, 2)  # (batch, quarter of the patches, dim)
-    mean, deviation = (part.roll(len(tokens) // 2, dims=0) for part in style_of(rows, 0))
+    mean, deviation = (part.detach().roll(len(tokens) // 2, dims=0) for part in style_of(rows, 0))
     styled = with_style(rows, 0, (mean, deviation)).transpose(1, 2).view_as(low)
     side = grids.shape[-1]
     changed = inverse_haar2d(styled, high)[..., :side, :side]

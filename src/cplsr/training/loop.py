@@ -115,6 +115,7 @@ def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
+        job.objective.length = settings.episodes * settings.steps_per_episode // processes.count
         job.objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
         job.objective.to(backbone.device)
         Run(job, folder, images, validation, pseudo).go()

@@ -62,10 +62,12 @@ class Objective(Declared, nn.Module, ABC):
     Attributes:
         partner: Whether it wants a second episode of other images beside each.
         options: What it was made with, defaults included, for the record.
+        length: How many losses a run asks of it in this process; `train` sets it before `prepare`.
     """
 
     name: ClassVar[str]
     partner: ClassVar[bool] = False
+    length: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the options."""
