@@ -13,6 +13,8 @@ from cplsr.adapters.kinds import KINDS, make_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 
+OPTIONS = {"attention_temperature": {"adapter": "residual", "class_token_blocks": 1}}
+"""Without an adapter to carry this kind has nothing that learns."""
 KINDS_THAT_START_FROZEN = ["coalescent", "attn_scale", "residual", "lora"]
 VIT_S = Shape(layers=12, heads=6, head_dim=64, dim=384, tokens=197, rotary=False)
 
@@ -46,7 +48,7 @@ def test_at_the_start_the_model_is_the_frozen_one(family_folder: Path, kind):
 
 
 def test_gradients_reach_every_parameter_of_the_adapter_and_nothing_else(family_folder: Path, kind):
-    backbone = attach(load_backbone(family_folder), kind)
+    backbone = attach(load_backbone(family_folder), kind, **OPTIONS.get(kind, {}))
     disturb(backbone)
     (backbone(torch.randn(3, 3, 32, 32)) @ torch.randn(64)).sum().backward()
     own = list(adapter_of(backbone).parameters())
@@ -60,7 +62,7 @@ def test_gradients_reach_every_parameter_of_the_adapter_and_nothing_else(family_
 
 def test_a_training_step_changes_only_the_adapter(backbone: Backbone, kind):
     frozen = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
-    attach(backbone, kind)
+    attach(backbone, kind, **OPTIONS.get(kind, {}))
     before = [parameter.clone() for parameter in trainable(backbone)]
     optimizer = torch.optim.AdamW(trainable(backbone), lr=0.1)
     for _ in range(2):  # LoRA's A moves only once B has
@@ -78,14 +80,14 @@ def test_detaching_gives_the_frozen_model_back(family_folder: Path, kind):
     backbone = load_backbone(family_folder)
     images = torch.randn(3, 3, 32, 32)
     frozen, modules = backbone(images), [name for name, _ in backbone.named_modules()]
-    attach(backbone, kind)
+    attach(backbone, kind, **OPTIONS.get(kind, {}))
     disturb(backbone)
     assert relative_error(backbone(images), frozen) > 1e-4
     assert detach(backbone) is backbone
     assert torch.equal(backbone(images), frozen)
     assert [name for name, _ in backbone.named_modules()] == modules
     assert trainable(backbone) == []
-    attach(backbone, kind)
+    attach(backbone, kind, **OPTIONS.get(kind, {}))
 
 
 @pytest.mark.parametrize("kind", ["coalescent", "residual", "lora"])
@@ -131,7 +133,7 @@ def test_merging_nothing_and_attaching_twice_are_errors(backbone: Backbone):
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_the_class_token_alone_in_the_last_block_is_exact(checkpoint_file: Path, kind, pooling):
     """The shortcut of the last block against the same adapter with all rows computed."""
-    backbone = attach(load_backbone(checkpoint_file, heads=2, pooling=pooling), kind)
+    backbone = attach(load_backbone(checkpoint_file, heads=2, pooling=pooling), kind, **OPTIONS.get(kind, {}))
     disturb(backbone)
     images = torch.randn(3, 3, 32, 32)
     tokens, rotation = backbone._start(images)
@@ -152,6 +154,8 @@ def test_the_class_token_alone_in_the_last_block_is_exact(checkpoint_file: Path,
         ("attn_scale", {}, 2_794_248),
         ("soft_prompts", {"length": 4}, 12 * 4 * 384),
         ("residual", {}, 2 * 12 * 384),
+        ("attention_temperature", {}, 0),
+        ("attention_temperature", {"adapter": "coalescent"}, 294_912),
     ],
 )
 def test_parameter_counts_on_a_vit_s(kind, options, count):
@@ -175,6 +179,9 @@ def test_attn_scale_has_nine_and_a_half_times_the_parameters():
         ("coalescent", {"layers": (0, 7)}, r"layers \[7\] do not exist"),
         ("soft_prompts", {"length": 0}, "length is 0: give a whole number of at least 1"),
         ("soft_prompts", {"mode": "prepend"}, "'accumulate' or 'replace'"),
+        ("attention_temperature", {"temperature": -1}, "temperature is -1: give a number of at least 0"),
+        ("attention_temperature", {"adapter": "cp"}, "no adapter kind 'cp'"),
+        ("attention_temperature", {"adapter": "lora", "adapter_options": {"rnk": 1}}, "did you mean 'rank'"),
         ("lora", {"rank": 0}, "rank is 0: give a whole number of at least 1"),
         ("residual", {"size": 1}, "'residual' has an unknown option 'size': there are none"),
     ],
@@ -190,10 +197,10 @@ def test_every_kind_works_in_bf16(checkpoint_file: Path, kind):
         with pytest.raises(InputError, match="--precision fp32"):
             attach(load_backbone(checkpoint_file, heads=2, precision="bf16"), kind)
         return
-    backbone = attach(load_backbone(checkpoint_file, heads=2, precision="bf16"), kind)
+    backbone = attach(load_backbone(checkpoint_file, heads=2, precision="bf16"), kind, **OPTIONS.get(kind, {}))
     assert all(parameter.dtype == torch.float32 for parameter in trainable(backbone))
     disturb(backbone, 0.02)
-    exact = attach(load_backbone(checkpoint_file, heads=2), kind)
+    exact = attach(load_backbone(checkpoint_file, heads=2), kind, **OPTIONS.get(kind, {}))
     disturb(exact, 0.02)
     images = torch.randn(3, 3, 32, 32)
     assert torch.cosine_similarity(backbone(images), exact(images)).min() > 0.999

@@ -15,7 +15,17 @@ from cplsr.adapters.store import find_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 
-OPTIONS = {"coalescent": {"sharing": "shared", "layers": [1]}, "soft_prompts": {"length": 3, "mode": "replace"}}
+OPTIONS = {
+    "coalescent": {"sharing": "shared", "layers": [1]},
+    "soft_prompts": {"length": 3, "mode": "replace"},
+    "attention_temperature": {
+        "temperature": 0.5,
+        "class_token_blocks": 1,
+        "adapter": "lora",
+        "adapter_options": {"rank": 2},
+        "seed": 3,
+    },
+}
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ ADAPTERS = {
     "coalescent": ("coalescent", {"init": "near_identity"}),
     "attn_scale": ("attn_scale", {"residual": True}),
     "soft_prompts": ("soft_prompts", {"length": 3}),
+    "attention_temperature": ("attention_temperature", {"adapter": "attn_scale", "class_token_blocks": 1}),
 }
 
 

@@ -58,13 +58,18 @@ def test_optimizer_and_rate_are_for_the_whole_backbone():
     assert starting_settings(method, "adapter") == both
 
 
-@pytest.mark.parametrize("name", ["pmf", "styleadv", "ldp_net", "fap", "wave_san", "afa", "ata", "lrp", "fwt"])
-def test_a_method_starts_with_its_authors_optimizer_and_augmentation(name):
-    settings, sgd = TrainingSettings(**METHODS.find(name).settings), name in ("pmf", "styleadv")
-    assert (settings.optimizer, settings.weight_decay) == ("sgd" if sgd else "adam", 0)
-    assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0))
-    assert settings.augment == ("colors" if name == "ldp_net" else "crop")
-    assert settings.objective_lr == (1e-3 if name in ("styleadv", "afa") else None)
+def test_every_method_starts_with_its_authors_optimizer_and_augmentation():
+    made = {name: TrainingSettings(**METHODS.find(name).settings) for name in METHODS if name != "cplsr"}
+    assert {name for name in made if made[name].optimizer == "sgd"} == {"pmf", "styleadv"}
+    for name, settings in made.items():
+        sgd, class_level = name in ("pmf", "styleadv"), name in ("attn_temp", "reap", "cd_cls")
+        kind = ("adamw", 0.01) if class_level else ("sgd" if sgd else "adam", 0)
+        assert (settings.optimizer, settings.weight_decay) == kind, name
+        assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0)), name
+        assert settings.augment == ("colors" if name == "ldp_net" else "crop"), name
+        assert settings.objective_lr == (1e-3 if class_level or name in ("styleadv", "afa") else None), name
+        if class_level:
+            assert settings.lr == (1e-6 if name == "reap" else 1e-7), name
 
 
 def test_what_is_trained():

@@ -89,3 +89,27 @@ def vit(
         layer += 1
     x = layer_norm(x, t["norm.weight"], t["norm.bias"])
     return x[:, 0] if pooling == "cls" else x[:, 1:].mean(1)
+
+
+def literal_network(tensors, images, *, enter=None, scores=None, attention_vector=None, mlp_vector=None):
+    """The whole ViT of 2 heads written out, with the places where the adapters act."""
+    patches = torch.nn.functional.conv2d(
+        images, tensors["patch_embed.proj.weight"], tensors["patch_embed.proj.bias"], stride=8
+    )
+    x = torch.cat([tensors["cls_token"].expand(len(images), -1, -1), patches.flatten(2).mT], 1) + tensors["pos_embed"]
+    for layer in range(2):
+        b = {name.split(".", 2)[2]: t for name, t in tensors.items() if name.startswith(f"blocks.{layer}.")}
+        x = x if enter is None else enter(layer, x)
+        y = layer_norm(x, b["norm1.weight"], b["norm1.bias"])
+        q, k, v = (y @ b["attn.qkv.weight"].T + b["attn.qkv.bias"]).chunk(3, dim=-1)
+        heads = []
+        for h in range(2):
+            part = slice(32 * h, 32 * h + 32)
+            m = q[..., part] @ k[..., part].mT / 32**0.5
+            m = m if scores is None else scores(layer, h, m)
+            heads.append(m.softmax(-1) @ v[..., part])
+        y = torch.cat(heads, -1) @ b["attn.proj.weight"].T + b["attn.proj.bias"]
+        x = x + y + (0 if attention_vector is None else attention_vector(layer))
+        y = gelu(layer_norm(x, b["norm2.weight"], b["norm2.bias"]) @ b["mlp.fc1.weight"].T + b["mlp.fc1.bias"])
+        x = x + y @ b["mlp.fc2.weight"].T + b["mlp.fc2.bias"] + (0 if mlp_vector is None else mlp_vector(layer))
+    return layer_norm(x, tensors["norm.weight"], tensors["norm.bias"])

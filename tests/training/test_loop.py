@@ -103,9 +103,16 @@ def test_checkpointing_makes_none(run, tmp_path):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_of_adapter_trains(run, tmp_path, kind):
-    run(kind, adapter=kind, episodes=2)
+    options = {"adapter": "residual"} if kind == "attention_temperature" else {}
+    run(kind, adapter=kind, adapter_options=options, episodes=2)
     assert read_adapter_info(tmp_path / kind).kind == kind
     assert "distance_from_identity" in rows(tmp_path / kind)[0] or kind != "coalescent"
+
+
+def test_nothing_to_train_is_a_sentence_before_anything_is_written(run, tmp_path):
+    with pytest.raises(InputError, match="'attention_temperature' has no parameters, so there is nothing to train"):
+        run(adapter="attention_temperature")
+    assert not (tmp_path / "run").exists()
 
 
 def test_training_lowers_the_loss(run, tmp_path):

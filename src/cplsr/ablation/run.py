@@ -23,7 +23,7 @@ from cplsr.errors import InputError
 from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
-from cplsr.methods.registry import FULL, METHODS
+from cplsr.methods.registry import FULL, METHODS, learning_kind
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
 from cplsr.records.results import Results
@@ -182,7 +182,8 @@ def declared(run: Run) -> Declaration:
     if run.frozen:
         return {"trains": "nothing", "sees": "nothing"}
     tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
-    return {"trains": "backbone" if run.adapter == FULL else run.adapter, "sees": METHODS.find(run.method).sees + tunes}
+    kind = learning_kind(run.adapter, run.adapter_options)
+    return {"trains": "backbone" if kind == FULL else kind, "sees": METHODS.find(run.method).sees + tunes}
 
 
 @contextmanager

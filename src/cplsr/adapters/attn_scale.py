@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from cplsr.adapters.base import Adapter, Shape
 from cplsr.adapters.residual import Residual
+from cplsr.errors import InputError
 
 
 class AttnScale(Adapter):
@@ -29,8 +30,14 @@ class AttnScale(Adapter):
         self.residual = Residual(shape) if residual else None
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Scale the scores before the softmax; with fewer queries than keys, by the first rows of A."""
-        factor = self.A[layer][:, : queries.shape[-2]].to(queries.dtype) * queries.shape[-1] ** -0.5
+        """Scale the scores before the softmax; with fewer queries by the first rows of A, with fewer keys the last."""
+        A, rows, tokens = self.A[layer], queries.shape[-2], keys.shape[-2]
+        if tokens > A.shape[-1]:
+            raise InputError(
+                f"attn_scale has factors for {A.shape[-1]} tokens, but {tokens} are in block {layer}: more tokens, and "
+                "methods that add some, take another kind of adapter"
+            )
+        factor = A[:, :rows, A.shape[-1] - tokens :].to(queries.dtype) * queries.shape[-1] ** -0.5
         scores = (queries @ keys.transpose(-1, -2)) * factor
         return scores.softmax(dim=-1) @ values
 

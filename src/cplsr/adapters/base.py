@@ -59,9 +59,10 @@ class Adapter(BlockPoints, ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the parameters; kind and options are part of the names."""
+        """Fingerprint of the parameters; kind and options are part of the names, which are there without any too."""
         head = f"{self.kind} {sorted(self.options.items())} "
-        return fingerprint_of({head + name: tensor for name, tensor in self.state_dict().items()})
+        tensors = self.state_dict() or {"": torch.empty(0)}
+        return fingerprint_of({head + name: tensor for name, tensor in tensors.items()})
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -20,6 +20,7 @@ KINDS: Named[type[Adapter]] = Named(
         "residual": "cplsr.adapters.residual:Residual",
         "lora": "cplsr.adapters.lora:Lora",
         "full": "cplsr.adapters.full:Full",
+        "attention_temperature": "cplsr.adapters.attention_temperature:AttentionTemperature",
     },
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints
-from cplsr.backbones.families import Block
 from cplsr.errors import InputError
 
 See = Callable[[int, Float[Tensor, "batch heads rows tokens"]], None]
@@ -36,13 +35,8 @@ class AttentionEntropy:
 
 def visit_attention(backbone: Backbone, images: Tensor, see: See) -> None:
     """Show the attention maps of every layer to `see(layer, maps)`, softmax and adapter included, in one pass."""
-    adapter = backbone.adapter
-    backbone.adapter = _Observed(adapter or BlockPoints(), see)
-    try:
-        with torch.inference_mode():
-            backbone.attention_maps(images)  # of the last layer, for which all the earlier ones have to run
-    finally:
-        backbone.adapter = adapter
+    with torch.inference_mode():  # of the last layer, for which all the earlier ones have to run
+        backbone.attention_maps(images, around=partial(_observed, see))
 
 
 def entropy(maps: Float[Tensor, "*batch rows tokens"]) -> Float[Tensor, "*batch rows"]:
@@ -82,22 +76,16 @@ def cls_attention(backbone: Backbone, images: Tensor, layer: int = -1) -> Float[
     return torch.cat(parts)
 
 
-class _Observed(BlockPoints):
-    """The points of an adapter, with every attention map shown to `see` on its way."""
+def _observed(see: See, adapted: BlockPoints) -> BlockPoints:
+    """The same points, with every attention map shown to `see` on its way."""
+    points = copy.copy(adapted)
+    points.attend = partial(_shown, see, adapted.attend)  # type: ignore[method-assign]
+    return points
 
-    def __init__(self, inner: BlockPoints, see: See) -> None:
-        super().__init__()
-        self.inner, self.see = inner, see
 
-    def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
-        """What the adapter prepares, but for the attention."""
-        points = copy.copy(self.inner.prepared(blocks))
-        points.attend = partial(self._attend, points.attend)  # type: ignore[method-assign]
-        return points
-
-    def _attend(self, attend: Attend, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The adapter's attention of the unit vectors, which is the map itself; shown, then applied to the values."""
-        unit_vectors = torch.eye(keys.shape[-2], dtype=keys.dtype, device=keys.device).expand(*keys.shape[:2], -1, -1)
-        maps = attend(layer, queries, keys, unit_vectors)
-        self.see(layer, maps)
-        return maps @ values
+def _shown(see: See, attend: Attend, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The adapter's attention of the unit vectors, which is the map itself; shown, then applied to the values."""
+    unit_vectors = torch.eye(keys.shape[-2], dtype=keys.dtype, device=keys.device).expand(*keys.shape[:2], -1, -1)
+    maps = attend(layer, queries, keys, unit_vectors)
+    see(layer, maps)
+    return maps @ values

@@ -31,6 +31,9 @@ _UNUSED = ("mask_token", "pooler.")
 Between = Callable[[int, Tensor], Tensor]
 """What happens to the tokens (batch, tokens, dim) on their way into block number `layer`."""
 
+Around = Callable[[BlockPoints], BlockPoints]
+"""What one forward pass makes of the adapter's points, for changes of attention itself."""
+
 
 class Backbone(nn.Module):
     """A vision transformer whose own weights never train, with room for one adapter.
@@ -203,19 +206,22 @@ class Backbone(nn.Module):
         widest = 4 * self.dim * self.tokens * self.dtype.itemsize
         return max(1, round(CACHE_BYTES / widest))
 
-    def forward(self, images: Tensor, between: Between | None = None) -> Float[Tensor, "batch embedding_dim"]:
+    def forward(
+        self, images: Tensor, between: Between | None = None, around: Around | None = None
+    ) -> Float[Tensor, "batch embedding_dim"]:
         """Embed a batch of images.
 
         Args:
             images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
             between: changes the tokens as they enter each block, before the adapter sees them; it is given the whole
                 batch at once, so that it may mix images.
+            around: makes the points that this pass uses from the adapter's.
 
         Raises:
             InputError: the images have another shape or size than the backbone takes.
         """
         self._check(images)
-        steps = self._steps()
+        steps = self._steps(around)
         if between is not None:
             return self._embed(images, steps, between)
         parts = [self._embed(part, steps) for part in images.split(self.images_at_a_time)]
@@ -236,19 +242,22 @@ class Backbone(nn.Module):
                 parts.append(pool(tokens, norm, self.patches, self.pooling))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    def attention_maps(self, images: Tensor, layer: int = -1) -> Float[Tensor, "batch heads tokens tokens"]:
+    def attention_maps(
+        self, images: Tensor, layer: int = -1, around: Around | None = None
+    ) -> Float[Tensor, "batch heads tokens tokens"]:
         """Compute the attention of one block.
 
         Args:
             images: (batch, 3, size, size), raw `uint8` pixels or normalized floats.
             layer: number of the block, negative from the end.
+            around: makes the points that this pass uses from the adapter's.
 
         Returns:
             For each image and head a matrix whose row i says how much token i attends to every token; rows sum to 1.
         """
         self._check(images)
         tokens, rotation = self._start(images)
-        steps = self._steps()
+        steps = self._steps(around)
         layer %= self.layers
         for earlier in range(layer):
             tokens = steps.block(earlier, tokens, rotation)
@@ -257,9 +266,10 @@ class Backbone(nn.Module):
         unit_vectors = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
         return steps.points.attend(layer, q, k, unit_vectors)
 
-    def _steps(self) -> _Steps:
+    def _steps(self, around: Around | None = None) -> _Steps:
         blocks = self.blocks
-        return _Steps(blocks, (self.adapter or _NO_ADAPTER).prepared(blocks), self.heads)
+        points = (self.adapter or _NO_ADAPTER).prepared(blocks)
+        return _Steps(blocks, points if around is None else around(points), self.heads)
 
     def _start(self, images: Tensor) -> tuple[Tensor, Rotation | None]:
         x = self.normalize(images) if images.dtype == torch.uint8 else images

@@ -1,4 +1,4 @@
-"""`cplsr published`: the paper's tables, and one's own results under them."""
+"""`cplsr published`: the paper's tables and one of methods since, and one's own results under them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 
 @dataclass(frozen=True)
 class Published(Declared):
-    """Print the paper's tables: 5-way accuracy in percent on the four targets of BSCD-FSL."""
+    """Print the paper's tables, and one of methods since: 5-way accuracy in percent on the targets of BSCD-FSL."""
 
-    table: Annotated[Literal["mini", "tiered", "ablation", "ablation-details"] | None, tyro.conf.Positional] = None
+    table: Annotated[
+        Literal["mini", "tiered", "ablation", "ablation-details", "since"] | None, tyro.conf.Positional
+    ] = None
     """Which one; all of them by default."""
     format: Format = "terminal"
     """How to write it."""
@@ -116,13 +118,17 @@ def _paper_rows(
     from cplsr.report.tables import Cell
 
     rows = [row for row in published.rows if row.shot == shot]
-    best = {target: max(row.cells[target].accuracy for row in rows) for target in published.targets}
+    best = {target: max(row.cells[target].accuracy for row in rows if row.cells) for target in published.targets}
     best_average = max(row.average for row in rows)
     lines = []
     for row in rows:
         labels = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
         average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
-        cells = [Cell(_figure(row.cells[t]), bold=row.cells[t].accuracy == best[t]) for t in published.targets]
+        known = [row.cells.get(target) for target in published.targets]
+        cells = [
+            Cell("") if cell is None else Cell(_figure(cell), bold=cell.accuracy == best[target])
+            for target, cell in zip(published.targets, known, strict=True)
+        ]
         lines.append((labels, (*cells, Cell(average, bold=row.average == best_average))))
     return lines
 

@@ -36,8 +36,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     resume: bool = False
     """Continue an interrupted run; the same result as without the interruption."""
     method: str = OWN_METHOD
-    """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt), which brings
-    rate, weight decay, sst and pe of its own where none are given."""
+    """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt, attn_temp,
+    reap, cd_cls), which brings rate, weight decay, sst and pe of its own where none are given."""
     method_options: tuple[str, ...] = ()
     """Options of the method, as name=value: skip=0.4 …"""
     train: Trains = "auto"
@@ -83,7 +83,7 @@ def run(options: Train, command: str) -> int:
     import torch
 
     from cplsr.backbones.load import open_backbone
-    from cplsr.methods.registry import FULL, METHODS, make_objective, trained_kind
+    from cplsr.methods.registry import FULL, METHODS, learning_kind, make_objective, trained_kind
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -92,7 +92,7 @@ def run(options: Train, command: str) -> int:
     adapter_options, method_options = options.parsed_options()
     objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
-    if kind == FULL:
+    if learning_kind(kind, adapter_options) == FULL:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
     result = cplsr.train(
         open_backbone(options),

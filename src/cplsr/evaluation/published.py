@@ -1,4 +1,4 @@
-"""The paper's tables as data, and which of their figures may stand beside one's own.
+"""The paper's tables and one of methods since as data, and which of the paper's figures may stand beside one's own.
 
 The tables are files in `published_tables`. Figures are shipped as printed; where the paper contradicts itself the cells
 hold, and a note of the table says so.
@@ -18,7 +18,8 @@ from cplsr.data.catalog import ALL, CATALOG, Expected
 from cplsr.errors import InputError
 from cplsr.records.results import FROZEN, Results
 
-TABLES = ("mini", "tiered", "ablation", "ablation-details")
+PAPER_TABLES = ("mini", "tiered", "ablation", "ablation-details")
+TABLES = (*PAPER_TABLES, "since")
 
 MINI, TIERED = "mini-ImageNet", "tiered-ImageNet"
 WAY = 5
@@ -45,7 +46,7 @@ class PublishedCell:
 @final
 @dataclass(frozen=True)
 class PublishedRow:
-    """One system at one shot: a cell for each target, and the average as printed."""
+    """One system at one shot: a cell for each target, or none where only the average is known, which is as printed."""
 
     system: str
     shot: int
@@ -61,13 +62,13 @@ class PublishedRow:
     @property
     def average_disagrees(self) -> bool:
         """Whether the printed average cannot be that of the cells."""
-        return abs(self.mean - self.average) > ROUNDING + 1e-9
+        return bool(self.cells) and abs(self.mean - self.average) > ROUNDING + 1e-9
 
 
 @final
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of the paper; rows in the order printed.
+    """A table of published figures; rows in the order printed.
 
     Attributes:
         base: The data set that the systems were trained on.
@@ -108,7 +109,7 @@ class PaperBeside:
 
 @cache
 def published_table(name: str) -> PublishedTable:
-    """A table of the paper by name: mini, tiered, ablation or ablation-details."""
+    """A table by name: the paper's mini, tiered, ablation or ablation-details, or since, of later methods."""
     if name not in TABLES:
         raise InputError(f"there is no table {name!r}: give {', '.join(TABLES[:-1])} or {TABLES[-1]}")
     file = importlib.resources.files("cplsr.evaluation") / "published_tables" / f"{name}.toml"
@@ -118,7 +119,9 @@ def published_table(name: str) -> PublishedTable:
         PublishedRow(
             system=row["system"],
             shot=row["shot"],
-            cells={target: PublishedCell(*cell) for target, cell in zip(targets, row["cells"], strict=True)},
+            cells={target: PublishedCell(*cell) for target, cell in zip(targets, row["cells"], strict=True)}
+            if "cells" in row
+            else {},
             average=row["average"],
             architecture=row.get("architecture"),
         )

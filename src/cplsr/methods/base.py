@@ -59,6 +59,7 @@ class Method:
         sees: Which images it may look at in training, in words, for the column of the table.
         settings: Training settings to start from where the user gives none; deviations from the authors' are listed
             with the objective.
+        carrier: Kind of the adapter that carries what is trained, for what the method does to it at test time.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Method:
     trains: str = "backbone"
     sees: str = "base images and labels"
     settings: Mapping[str, Any] = field(default_factory=lambda: BACKBONE_SETTINGS)
+    carrier: str | None = None
 
 
 def prototype_logits(

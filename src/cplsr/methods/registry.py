@@ -29,6 +29,9 @@ METHODS: Named[Method] = Named(
         "ata": "cplsr.methods.ata:METHOD",
         "lrp": "cplsr.methods.lrp:METHOD",
         "fwt": "cplsr.methods.fwt:METHOD",
+        "attn_temp": "cplsr.methods.attn_temp:METHOD",
+        "reap": "cplsr.methods.reap:METHOD",
+        "cd_cls": "cplsr.methods.cd_cls:METHOD",
     },
 )
 
@@ -63,6 +66,20 @@ def trained_kind(
         adapter: Kind of the adapter asked for.
         adapter_options: Its options.
     """
+    kind, options = _asked_kind(method, trains, adapter, adapter_options)
+    if method.carrier in (None, kind):
+        return kind, options
+    return method.carrier, {"adapter": kind, "adapter_options": options}
+
+
+def learning_kind(kind: str, options: Mapping[str, Any]) -> str:
+    """Which kind of adapter learns: the one that another carries, or itself."""
+    return options.get("adapter") or kind
+
+
+def _asked_kind(
+    method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
     fit(trains, Trains, "train")
     if (method.trains if trains == "auto" else trains) == "adapter":
         return adapter, dict(adapter_options)

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar
 
 import torch
 from msgspec import Meta
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import skip_init
 
 from cplsr.backbones.backbone import Backbone, Between
 from cplsr.declared import above
@@ -23,6 +22,7 @@ from cplsr.methods.base import (
     prototype_logits,
     prototype_loss,
 )
+from cplsr.methods.class_head import class_head, image_classes
 from cplsr.methods.style import Style, stages, style_of, with_style
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -65,14 +65,11 @@ class StyleAdversary(Objective):
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Where styles are changed, and the global classifier, from uniform weights as torch's own."""
         self.layers, self.prefix = stages(backbone.layers), -backbone.patches
-        self.classifier = skip_init(nn.Linear, backbone.embedding_dim, classes)
-        generator, bound = torch.Generator().manual_seed(0), backbone.embedding_dim**-0.5
-        for parameter in self.classifier.parameters():
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.classifier = class_head(backbone.embedding_dim, classes, bias=True)
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Clean and adversarial episode, their agreement, and the global classifier."""
-        labels = episode.classes.repeat_interleave(episode.pixels.shape[1])
+        labels = image_classes(episode)
         styles = self.attack(embed, episode, labels)
         skipped = torch.rand(len(styles), generator=episode.generator) < self.skip
         styles = {layer: style for (layer, style), out in zip(styles.items(), skipped, strict=True) if not out}

@@ -89,6 +89,7 @@ def train(
     options = check_options(adapter, adapter_options or {})
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
+    _check_adapter(backbone, adapter, options)
     job = TrainingJob(backbone, base, val, adapter, options, settings, objective, processes)
     folder = RunFolder(Path(out))
     with only_writer(folder.path) if processes.first else nullcontext():
@@ -139,6 +140,16 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
             f"depth embeddings of {backbone.embedding_dim} numbers can be trained on only without pseudo-embeddings "
             "(--no-pe), by CPLSR's own loss, with the last block among --layers: train with --pooling cls, and "
             "evaluate the adapter with --pooling depth"
+        )
+
+
+def _check_adapter(backbone: Backbone, kind: str, options: dict[str, Any]) -> None:
+    learns = any(parameter.requires_grad for parameter in attach(backbone, kind, **options).parameters())
+    detach(backbone)
+    if not learns:
+        raise InputError(
+            f"the adapter {kind!r} has no parameters, so there is nothing to train: save it as it is, or let it carry "
+            "an adapter that learns (--adapter-options adapter=coalescent)"
         )
 
 

@@ -19,7 +19,7 @@ from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TrainingSettings
 
 Embed = Callable[..., Tensor]
-"""The backbone, or what `torch.compile` made of it: `embed(images)` or `embed(images, between)`."""
+"""The backbone, or what `torch.compile` made of it: `embed(images, between, around)`, the last two if need be."""
 
 
 @dataclass(frozen=True, eq=False)
