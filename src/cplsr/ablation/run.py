@@ -24,6 +24,7 @@ from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.methods.registry import FULL, find_method
+from cplsr.methods.support_tuning import TUNED
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
 from cplsr.records.results import Results
@@ -152,17 +153,17 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
     adapted = measure_adaptation(
         workspace.backbone,
         workspace.targets,
-        AdaptationRequest(run.method, adaptation, run.adapt, frozen=False),
+        AdaptationRequest(run.adapts_by, adaptation, run.adapt, frozen=False),
         adapters=adapters,
         **shared,
     )
-    (seconds,) = adapted.seconds.values()
     together = replace(
         results,
         rows=(*results.rows, *(replace(row, method=run.row) for row in adapted.rows)),
         paired=tuple(replace(row, method=run.row) for row in adapted.paired),
+        flags=(*results.flags, *(f"{run.row}, {reason}" for reason in adapted.left_out)),
     )
-    return together, seconds
+    return together, next(iter(adapted.seconds.values()), None)
 
 
 def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
@@ -224,7 +225,10 @@ def _method(run: Run) -> dict[str, Any]:
 def _adapt(run: Run) -> dict[str, Any]:
     """What is done with the support sets of targets, with the options that were left at their defaults."""
     adaptation = run.adaptation()
-    return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
+    if adaptation is None:
+        return {}
+    tuned = {"by": TUNED} if run.tune_on_support else {}
+    return {"episodes": run.adapt, "options": adaptation.options, **tuned}
 
 
 def _training_outcome(result: TrainingResult, parameters: int) -> TrainingOutcome:

@@ -20,7 +20,7 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
 
     Args:
         backbone: the backbone to change; it must not carry an adapter yet.
-        kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora` or `full`.
+        kind: `coalescent`, `attn_scale`, `soft_prompts`, `tokens`, `residual`, `lora` or `full`.
         **options: the options of that kind: the arguments of its class in `cplsr.adapters`.
 
     Raises:
