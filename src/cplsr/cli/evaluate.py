@@ -14,6 +14,7 @@ from cplsr.declared import parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
 from cplsr.records.public import public_command
+from cplsr.records.results import best_and_last
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import MeasuringSettings
 from cplsr.settings.episodes import EpisodeSettings
@@ -22,6 +23,8 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.domain import Domain
     from cplsr.evaluation.adapting import Adaptation, AdaptationRequest
     from cplsr.records.results import Results
 
@@ -52,6 +55,9 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     """Options of that, as name=value: tokens=registers, steps=100, one_shot=true …"""
     method_episodes: DrawnEpisodes = 40
     """Episodes of each target and shot for --method or --tune-on-support, the first ones: adapting takes long."""
+    best_on_target: bool = False
+    """Also measure the snapshots of every run given as --adapter (trained with --snapshots), and note how much better
+    the best epoch chosen on each target is than the last: not allowed, but often published."""
     out: Path | None = None
     """Also write the results to this file, as json."""
 
@@ -101,6 +107,8 @@ def run(options: Evaluate) -> Results:
         "workers": options.workers,
     }
     results = evaluate(backbone, targets, heads=options.head, settings=settings, strict=options.strict, **shared)
+    if options.best_on_target:
+        results = replace(results, flags=(*results.flags, *snapshot_notes(backbone, targets, settings, shared)))
     if request is None:
         return results
     from cplsr.evaluation.adapting import measure_adaptation
@@ -109,6 +117,31 @@ def run(options: Evaluate) -> Results:
     if results.dirichlet is not None:
         results = replace(results, dirichlet=adapted[1].behind(results.dirichlet))
     return adapted[0].behind(results)
+
+
+def snapshot_notes(
+    backbone: Backbone, targets: dict[str, Domain], settings: EpisodeSettings, shared: dict[str, Any]
+) -> list[str]:
+    """Say for every run and target what choosing the epoch there would have been worth.
+
+    Raises:
+        InputError: If there is no run, or one without snapshots.
+    """
+    from cplsr.evaluation.snapshots import measure_snapshots
+
+    runs = shared["adapters"]
+    if not runs:
+        raise InputError("--best-on-target compares the snapshots of runs, but there are none: give --adapter RUN")
+    options = {**shared, "settings": settings.by_queries[0]}
+    del options["adapters"]
+    return [
+        f"{name} on {target}, {shot}-shot: last epoch {last.accuracy:.2f} %, best epoch chosen on the target (not "
+        f"allowed) {best.accuracy:.2f} %, episode {best.episode}"
+        for name, source in runs
+        for (target, shot), (best, last) in best_and_last(
+            measure_snapshots(backbone, targets, source, **options)
+        ).items()
+    ]
 
 
 def request_of(options: Evaluate) -> AdaptationRequest | None:
