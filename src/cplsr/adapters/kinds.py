@@ -17,6 +17,7 @@ KINDS: Named[type[Adapter]] = Named(
         "coalescent": "cplsr.adapters.coalescent:Coalescent",
         "attn_scale": "cplsr.adapters.attn_scale:AttnScale",
         "soft_prompts": "cplsr.adapters.soft_prompts:SoftPrompts",
+        "tokens": "cplsr.adapters.tokens:Tokens",
         "residual": "cplsr.adapters.residual:Residual",
         "lora": "cplsr.adapters.lora:Lora",
         "full": "cplsr.adapters.full:Full",

@@ -35,6 +35,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     """The folder RUN."""
     resume: bool = False
     """Continue an interrupted run; the same result as without the interruption."""
+    snapshots: bool = False
+    """Also keep the adapter of every validation, in RUN/snapshots: see --best-on-target of evaluate."""
     method: str = OWN_METHOD
     """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt, attn_temp,
     reap, cd_cls), which brings rate, weight decay, sst and pe of its own where none are given."""
@@ -43,7 +45,7 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     train: Trains = "auto"
     """What learns: the adapter, all weights of the backbone, or whichever the method is known for."""
     adapter: str = "coalescent"
-    """Kind: coalescent, attn_scale, soft_prompts, residual or lora."""
+    """Kind: coalescent, attn_scale, soft_prompts, tokens, residual or lora."""
     adapter_options: tuple[str, ...] = ()
     """Options of the kind, as name=value: sharing=shared, constraint=mahalanobis, layers=[8,9,10,11], length=4 …"""
 
@@ -104,6 +106,7 @@ def run(options: Train, command: str) -> int:
         settings=settings,
         objective=objective,
         resume=options.resume,
+        snapshots=options.snapshots,
         workers=options.workers,
         command=command,
     )
