@@ -45,11 +45,10 @@ def test_the_attack_is_a_random_step_and_a_signed_gradient_step(backbone):
         assert not part.requires_grad
 
 
-@pytest.mark.parametrize("strength", [0.08, 0.008])
-def test_a_classifier_that_learned_at_its_own_rate_makes_episodes_harder(backbone, strength):
+def test_a_classifier_that_learned_at_its_own_rate_makes_episodes_harder(backbone):
     """At the backbone's rate, 5e-5, it is at chance after as many steps, and its attacks make them easier."""
     own_rate = TrainingSettings(**METHOD.settings).objective_lr
-    objective, episode = prepared(backbone, strengths=(strength,)), tiny_episode()
+    objective, episode = prepared(backbone), tiny_episode()
     labels, rows = labels_of(episode), backbone(episode.images).detach()
     optimizer = torch.optim.SGD(objective.parameters(), lr=own_rate, momentum=0.9)
     for _ in range(200):

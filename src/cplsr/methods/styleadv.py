@@ -41,7 +41,7 @@ class StyleAdversary(Objective):
     episode + KL(clean ‖ adversarial) of their predictions + the global classifier's cross-entropy. The classifier has a
     rate of its own, 1e-3: one that has learned nothing attacks at random. The largest of the authors' `strengths`, 0.8,
     exceeds the styles themselves: it moves all images of a class alike, so that their episode becomes easier to tell
-    whatever the classifier has learned; the smaller ones make it harder.
+    whatever the classifier has learned. The next, 0.08, makes it harder; 0.008 is less than the random step.
 
     Deviations from the authors' program for transformers:
 
