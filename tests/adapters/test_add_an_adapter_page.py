@@ -1,6 +1,7 @@
 """The worked example of docs/add_an_adapter.md works as printed: one file, one line."""
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def _example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cplsr_example" / "head_temperature.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     name, place = re.fullmatch(r'\s*"(\w+)": "([\w.:]+)",\s*', line).groups()
-    monkeypatch.setitem(KINDS, name, place.replace("cplsr.adapters", "cplsr_example"))
+    place = place.replace("cplsr.adapters", "cplsr_example")
+    monkeypatch.setitem(KINDS.own, name, EntryPoint(name, place, KINDS.group))
 
 
 @pytest.mark.usefixtures("_example")

@@ -71,7 +71,13 @@ def test_tuning_is_adam_at_one_rate_on_augmented_copies_against_clean_prototypes
         assert (found[name] - start[name]).abs().max() > 5e-3
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"lora"}))
+def test_an_adapter_without_parameters_cannot_be_tuned(backbone):
+    attach(backbone, "attention_temperature")
+    with pytest.raises(InputError, match="no parameters, so there is nothing to tune"):
+        FineTuning(rates=(1e-2,)).logits(backbone, class_images(3, 2), class_images(3, 1).flatten(0, 1), seeded())
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"lora", "attention_temperature"}))
 def test_after_an_episode_every_kind_of_adapter_is_what_it_was(backbone, kind):
     attach(backbone, kind)
     before = weights(backbone)

@@ -18,6 +18,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.data.augment import color_jitter, flip, sometimes, translate
 from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
+from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.base import TRANSFORMER_SETTINGS, Method, Size, Temperature, prototype_logits, prototype_loss
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
@@ -120,6 +121,8 @@ def tune(backbone: Backbone, support: Support, *, rate: float, steps: int, gener
     if rate == 0:
         return
     parameters = [parameter for parameter in adapter_of(backbone).parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError("the adapter has no parameters, so there is nothing to tune: evaluate it without --method pmf")
     optimizer = torch.optim.Adam(parameters, lr=rate)
     images, grid = support.flatten(0, 1), support.shape[:2]
     targets = query_targets(*grid).to(backbone.device)
