@@ -58,9 +58,10 @@ class FeatureWiseTransformation(Objective):
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the transformed episode."""
+        scale, shift = self.deviations
 
         def between(layer: int, tokens: Tensor) -> Tensor:
-            return transform(tokens, *self.deviations, episode.generator) if layer in self.layers else tokens
+            return transform(tokens, scale, shift, episode.generator) if layer in self.layers else tokens
 
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 

@@ -67,13 +67,13 @@ class Objective(Declared, nn.Module, ABC):
 
     name: ClassVar[str]
     partner: ClassVar[bool] = False
-    length: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the options."""
         nn.Module.__init__(self)
         super().__post_init__()
         self.options = self.as_dict()
+        self.length = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Make what depends on the backbone and on the number of base classes, turned ones included."""
