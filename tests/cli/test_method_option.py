@@ -131,7 +131,8 @@ def test_the_method_is_found_wherever_it_is_said():
     assert own.sst
     assert own.pe
     brought = parse_train([], {"method": "pmf", "train": "adapter"})
-    assert brought == replace(own, method="pmf", train="adapter", sst=False, pe=False)
+    settings = {"sst": False, "pe": False, "augment": "crop", "temperature": 10.0}
+    assert brought == replace(own, method="pmf", train="adapter", **settings)
     assert parse_train(["--way", "80", "--method", "pmf"], {}).way == 80  # it has no pseudo-episodes
     assert parse_train(["--pe"], {"method": "pmf", "train": "adapter"}) == replace(brought, pe=True)
     assert parse_train([], {"method": "pmf", "train": "adapter", "sst": True}) == replace(brought, sst=True)

@@ -74,6 +74,7 @@ class Objective(Declared, nn.Module, ABC):
         self.length = 1
         super().__post_init__()
         self.options = self.as_dict()
+        self.length = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Make what depends on the backbone and on the number of base classes, turned ones included."""
