@@ -81,7 +81,7 @@ def test_it_is_the_same_for_the_same_seed_and_leaves_no_trace(backbone, kind, to
     before, adapter = backbone.weights_fingerprint(), backbone.adapter_fingerprint
     support, query = class_images(3, 2), class_images(3, 3, seed=1).flatten(0, 1)
     tuning = SupportTuning(tokens=tokens, registers=2, steps=2, lr=3e-2)
-    plain = SupportTuning(steps=1, lr=1e-30).logits(backbone, support, query, seeded())
+    plain = SupportTuning(steps=1, lr=1e-30, head_lr=1e-30).logits(backbone, support, query, seeded())
     found = tuning.logits(backbone, support, query, seeded())
     assert found.shape == (9, 3)
     assert not torch.allclose(found, plain, atol=1e-3)
@@ -89,6 +89,21 @@ def test_it_is_the_same_for_the_same_seed_and_leaves_no_trace(backbone, kind, to
     assert not torch.equal(found, tuning.logits(backbone, support, query, seeded(1)))
     assert (backbone.weights_fingerprint(), backbone.adapter_fingerprint) == (before, adapter)
     assert all(parameter.grad is None for parameter in backbone.parameters())
+
+
+def test_the_linear_head_answers_or_prototypes_of_the_tuned_embeddings_do(backbone):
+    support, query = class_images(3, 2), class_images(3, 3, seed=1).flatten(0, 1)
+    options = {"steps": 2, "lr": 3e-2}
+    found = {
+        answer: SupportTuning(answer=answer, **options).logits(backbone, support, query, seeded())
+        for answer in ("linear", "prototypes")
+    }
+    head = SupportTuning(**options).tune(backbone, support.flatten(0, 1), LABELS, seeded())
+    rows, centers = backbone(query), backbone(support.flatten(0, 1)).unflatten(0, (3, 2)).mean(dim=1)
+    for answer, weights in (("linear", head), ("prototypes", centers)):
+        expected = 20 * cosine_similarity(rows[:, None], weights[None], dim=-1)
+        torch.testing.assert_close(found[answer], expected, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(found["linear"], found["prototypes"], atol=1e-3)
 
 
 def test_it_is_taken_off_when_something_goes_wrong(backbone, monkeypatch):

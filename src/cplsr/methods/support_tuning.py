@@ -33,10 +33,11 @@ Images = UInt8[Tensor, "images 3 size size"]
 class SupportTuning(Declared, Adaptation):
     """Tune tokens on the support set by the loss of a linear head on augmented images.
 
-    The head's weights begin as prototypes, its scores are 20 · cos(embedding, weight), and it is thrown away: what
-    answers are prototypes of the tuned embeddings, or any other head, so that classes may come and go afterwards.
+    The head's weights begin as prototypes, and its scores are 20 · cos(embedding, weight). In an evaluation it answers,
+    as in the papers; a classifier has its own head on the tuned embeddings, so that classes may come and go.
 
     Attributes:
+        answer: What answers the queries of an evaluation: the linear head, or prototypes of the tuned embeddings.
         tokens: What is tuned: the class token, registers (new tokens beside it), or both.
         registers: How many there are.
         steps: Of AdamW.
@@ -46,10 +47,11 @@ class SupportTuning(Declared, Adaptation):
 
     whole_backbone: ClassVar[bool] = False
 
+    answer: Literal["linear", "prototypes"] = "linear"
     tokens: Literal["class_token", "registers", "both"] = "class_token"
     registers: Annotated[int, between(1, 1000)] = 16
     steps: Annotated[int, between(1, 1_000_000)] = 50
-    lr: LearningRate = 1e-3
+    lr: LearningRate = 1e-2
     head_lr: LearningRate = 1e-3
     weight_decay: Annotated[float, between(0, 1000)] = 0.01
     one_shot: bool = False
@@ -75,15 +77,17 @@ class SupportTuning(Declared, Adaptation):
         query: Images,
         generator: torch.Generator,
     ) -> Float[Tensor, "queries way"]:
-        """Tune, predict by prototypes; the backbone is as before when it returns."""
+        """Tune, predict; the backbone is as before when it returns."""
         images, grid = support.flatten(0, 1), support.shape[:2]
         try:
-            self.tune(backbone, images, query_targets(*grid), generator)
+            head = self.tune(backbone, images, query_targets(*grid), generator).cpu()
             with torch.inference_mode():
                 rows = backbone(torch.cat([images, query])).cpu()
         finally:
             remove_tokens(backbone)
-        return cosine_logits(rows[len(images) :], prototypes(rows[: len(images)].unflatten(0, grid)))
+        if self.answer == "prototypes":
+            head = prototypes(rows[: len(images)].unflatten(0, grid))
+        return cosine_logits(rows[len(images) :], head)
 
     def tune(
         self,
@@ -92,7 +96,7 @@ class SupportTuning(Declared, Adaptation):
         labels: Int[Tensor, "images"],
         generator: torch.Generator,
         scale: Float[Tensor, "dim"] | None = None,
-    ) -> None:
+    ) -> Float[Tensor, "classes dim"]:
         """Put new tokens on the backbone, over its adapter if it has one, and tune them; nothing else of it changes.
 
         Args:
@@ -101,6 +105,9 @@ class SupportTuning(Declared, Adaptation):
             labels: the class of each, from 0.
             generator: of start values and augmentation.
             scale: factors of an embedding's numbers, where what answers afterwards weighs them.
+
+        Returns:
+            The weights of the linear head.
 
         Raises:
             InputError: the backbone's numbers are too coarse for it.
@@ -127,6 +134,7 @@ class SupportTuning(Declared, Adaptation):
             for parameter, gradient in zip(learning, torch.autograd.grad(loss, learning), strict=True):
                 parameter.grad = gradient
             optimizer.step()
+        return head.detach()
 
     def _token_options(self, generator: torch.Generator) -> dict[str, Any]:
         """Of `Tokens`; start values are drawn from the generator, so that every episode has its own."""
