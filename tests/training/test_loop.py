@@ -12,6 +12,7 @@ from cplsr import TrainingSettings, load_adapter, load_backbone, train
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import read_adapter_info
+from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 from cplsr.training import loop, objective
 
@@ -19,6 +20,9 @@ SETTINGS = TrainingSettings(
     way=2, shot=2, query=2, episodes=4, lr=1e-3, validation_episodes=8, candidates=10, pseudo_episodes=3,
     validate_every=2, shrinkage="ledoit_wolf",
 )  # fmt: skip
+
+VARIANTS = [{"head": "ridge", "pooling": "depth"}]
+"""What is off by default."""
 
 
 def rows(folder: Path) -> list[dict]:
@@ -34,8 +38,8 @@ def run(checkpoint_file, tiny, tmp_path, monkeypatch):
     """Train with changed settings in a folder of its own; returns the folder."""
     monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
 
-    def go(name="run", adapter="coalescent", adapter_options=None, resume=False, **changes):
-        backbone = load_backbone(checkpoint_file, heads=2)
+    def go(name="run", adapter="coalescent", adapter_options=None, resume=False, pooling="cls", layers=None, **changes):
+        backbone = load_backbone(checkpoint_file, heads=2, pooling=pooling, layers=layers)
         settings = replace(SETTINGS, **changes)
         result = train(
             backbone, tiny, out=tmp_path / name, adapter=adapter, adapter_options=adapter_options,
@@ -197,18 +201,22 @@ def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_depth_embeddings_are_trained_on_without_pseudo_classes_only(checkpoint_file, tiny, tmp_path):
-    def go(name, layers=None, **changes):
-        backbone = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=layers)
-        return train(backbone, tiny, out=tmp_path / name, settings=replace(SETTINGS, **changes), workers=0)
-
-    for refused in ({}, {"pe": False, "layers": (0,)}):
-        with pytest.raises(InputError, match=r"only without pseudo-embeddings \(--no-pe\).* train with --pooling cls"):
-            go("refused", **refused)
+def test_what_is_read_in_depth_is_trained_on_with_pseudo_classes_of_the_last_class_token(
+    run, checkpoint_file, tiny, tmp_path
+):
+    with pytest.raises(InputError, match=r"only by CPLSR's own loss, with the last block among --layers"):
+        run("refused", pooling="depth", layers=(0,))
     assert not (tmp_path / "refused").exists()
-    go("run", pe=False)
-    assert read_adapter_info(tmp_path / "run").backbone["pooled_layers"] == (0, 1)
-    assert tensors(tmp_path / "run" / "last")
+    run("cls")
+    statistics = {file.name: file.stat().st_mtime_ns for file in (cache_folder() / "statistics").iterdir()}
+    run("depth", pooling="depth", head="ridge")
+    assert {file.name: file.stat().st_mtime_ns for file in (cache_folder() / "statistics").iterdir()} == statistics
+    run("plain", pooling="depth", head="ridge", pe=False)
+    info = read_adapter_info(tmp_path / "depth")
+    assert info.backbone["pooled_layers"] == (0, 1)
+    assert info.temperature is None  # no factor of cosines, which prototypes would take over
+    written = {name: tensors(tmp_path / name / "last") for name in ("cls", "depth", "plain")}
+    assert len(set(written.values())) == 3
 
 
 def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
@@ -352,3 +360,14 @@ def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_
     assert (len(decoded), len(computed)) == (2, 1)
     assert "damaged" in caplog.text
     assert tensors(tmp_path / "a" / "last") == tensors(tmp_path / "c" / "last")
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_a_variant_goes_on_to_the_same_bits_and_does_something(run, tmp_path, monkeypatch, changes):
+    run("undisturbed", **changes)
+    interrupted(run, monkeypatch, **changes)
+    run(resume=True, **changes)
+    written = tensors(tmp_path / "undisturbed" / "last")
+    assert tensors(tmp_path / "run" / "last") == written
+    run("usual", pooling=changes.get("pooling", "cls"))
+    assert tensors(tmp_path / "usual" / "last") != written

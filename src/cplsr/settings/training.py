@@ -20,6 +20,7 @@ Ridge = Annotated[float, between(0, 1_000_000)]
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Augment = Literal["none", "colors", "crop"]
+TrainedHead = Literal["prototypes", "ridge"]
 Trains = Literal["auto", "adapter", "backbone"]
 
 
@@ -84,8 +85,10 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Share of the optimizer steps in which the learning rates rise linearly."""
     augment: Augment = "none"
     """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole."""
+    head: TrainedHead = "prototypes"
+    """What answers the queries in loss and validation: cosines with prototypes, or ridge regression."""
     temperature: Temperature = 20.0
-    """Factor of the cosines."""
+    """Factor of the cosines, or of the scores of the ridge regression."""
     prototype: PrototypeKind = "mean"
     """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
     symmetry: Annotated[float, between(0, 1_000_000)] = 0.0

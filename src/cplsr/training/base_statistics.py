@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -40,10 +41,18 @@ def base_gaussians(
 ) -> ClassGaussians:
     """μ_k and Σ_k of all base classes, with SST of all four turns of each (Eq. 5-6), from the cache or anew.
 
+    Where embeddings are read in depth they are those of the last class token, in whose space covariances stay small.
     The backbone must be frozen: an adapter on it would be part of the statistics.
     """
     if backbone.adapter is not None:
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
+    with backbone.pooled("cls") if backbone.pooling == "depth" else nullcontext():
+        return _gaussians(backbone, images, settings, processes, folder)
+
+
+def _gaussians(
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes, folder: Path | None
+) -> ClassGaussians:
     file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
     # All processes must take the same way, so they share what the first one finds.
     gaussians = _load(file) if processes.first else None

@@ -131,13 +131,12 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
         )
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter already: detach it before training another")
-    # Pseudo-embeddings of that length do not fit, and other losses change tokens behind blocks that were read already.
-    own = isinstance(objective, JointObjective) and not settings.pe
+    # Other losses change tokens behind blocks that were read already; blocks behind the last one read learn nothing.
+    own = isinstance(objective, JointObjective)
     if backbone.pooling == "depth" and not (own and backbone.layers - 1 in backbone.pooled_layers):
         raise InputError(
-            f"depth embeddings of {backbone.embedding_dim} numbers can be trained on only without pseudo-embeddings "
-            "(--no-pe), by CPLSR's own loss, with the last block among --layers: train with --pooling cls, and "
-            "evaluate the adapter with --pooling depth"
+            "depth embeddings can be trained on only by CPLSR's own loss, with the last block among --layers: train "
+            "with --pooling cls, and evaluate the adapter with --pooling depth"
         )
 
 

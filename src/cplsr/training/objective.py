@@ -12,10 +12,12 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.pooling import last_class_token
 from cplsr.declared import Declared
+from cplsr.episodes.heads.ridge import TEMPERATURE as RIDGE_TEMPERATURE
+from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
-from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TrainingSettings
 
 Embed = Callable[..., Tensor]
@@ -82,10 +84,14 @@ class Objective(Declared, nn.Module, ABC):
 
 
 class JointObjective(Objective):
-    """CPLSR: cross-entropy over the episode's prototypes joined with those of a pseudo-episode; no options of its own.
+    """CPLSR: cross-entropy over the episode's classes joined with those of a pseudo-episode; no options of its own.
+
+    Pseudo-embeddings are class tokens of the last block. Depth embeddings therefore give a sum of two losses from one
+    forward pass: that of the episode alone, read in depth, and the joint one of the last class tokens in them. (Those
+    have length one. Cosines do not mind; a mean of raw tokens weighs the longer ones more, this one does not.)
 
     Args:
-        settings: Of the run; temperature and prototype are those.
+        settings: Of the run; head, temperature and prototype are those.
     """
 
     name = "cplsr"
@@ -93,37 +99,48 @@ class JointObjective(Objective):
     def __init__(self, settings: TrainingSettings) -> None:
         super().__init__()
         self.settings = settings
+        self.token_dim: int | None = None
+
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """Whether embeddings are read in depth, and how wide a token is then."""
+        self.token_dim = backbone.dim if backbone.pooling == "depth" else None
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """`joint_loss` of the embedded images."""
-        rows, settings = episode.grouped(embed(episode.images)), self.settings
-        return joint_loss(
-            rows, episode.shot, episode.pseudo, temperature=settings.temperature, prototype=settings.prototype
-        )
+        rows = episode.grouped(embed(episode.images))
+        if self.token_dim is None or episode.pseudo is None:
+            return joint_loss(rows, episode.shot, episode.pseudo, self.settings)
+        deep, right = joint_loss(rows, episode.shot, None, self.settings)
+        joint, _ = joint_loss(last_class_token(rows, self.token_dim), episode.shot, episode.pseudo, self.settings)
+        return deep + joint, right
 
 
 def joint_loss(
     embeddings: Float[Tensor, "way shot_and_query dim"],
     shot: int,
     pseudo: PseudoEpisode | None,
-    *,
-    temperature: float,
-    prototype: PrototypeKind = "mean",
+    settings: TrainingSettings,
 ) -> Loss:
-    """Cross-entropy of all queries, real and pseudo, over all 2N prototypes; and the accuracy of the real ones.
+    """Cross-entropy of all queries, real and pseudo, over all 2N classes; and the accuracy of the real ones.
 
-    Without a pseudo-episode it is the plain prototype loss over N classes. Pseudo-embeddings are constants: they act by
-    pushing the real ones.
+    Without a pseudo-episode it is the plain loss over N classes. Pseudo-embeddings are constants: they act by pushing
+    the real ones.
     """
-    way = len(embeddings)
-    support, query = embeddings[:, :shot], embeddings[:, shot:]
-    centers = prototypes(support, prototype)
-    queries, targets = query.flatten(0, 1), query_targets(way, query.shape[1]).to(embeddings.device)
-    real = len(queries)
+    way, each = embeddings.shape[:2]
     if pseudo is not None:
-        more, asked = (part.to(embeddings) for part in (pseudo.support, pseudo.query))
-        centers = torch.cat([centers, prototypes(more, prototype)])
-        queries = torch.cat([queries, asked.flatten(0, 1)])
-        targets = torch.cat([targets, way + query_targets(*asked.shape[:2]).to(targets)])
-    logits = cosine_logits(queries, centers, temperature)
+        embeddings = torch.cat([embeddings, torch.cat([pseudo.support, pseudo.query], dim=1).to(embeddings)])
+    logits = query_logits(embeddings[:, :shot], embeddings[:, shot:].flatten(0, 1), settings)
+    targets = query_targets(len(embeddings), each - shot).to(embeddings.device)
+    real = way * (each - shot)
     return episode_loss(logits, targets), accuracy(logits[:real].detach(), targets[:real])
+
+
+def query_logits(
+    support: Float[Tensor, "way shot dim"], queries: Float[Tensor, "queries dim"], settings: TrainingSettings
+) -> Float[Tensor, "queries way"]:
+    """The head's scores times the temperature of the run: cos(z, p_k), or z · W of the ridge regression."""
+    if settings.head == "prototypes":
+        return cosine_logits(queries, prototypes(support, settings.prototype), settings.temperature)
+    ridge, (way, shot, _) = Ridge(), support.shape
+    scores = ridge.scores(support.flatten(0, 1), query_targets(way, shot).to(support.device), queries, way)
+    return scores * (settings.temperature / RIDGE_TEMPERATURE)

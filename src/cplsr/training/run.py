@@ -205,7 +205,7 @@ class Run:
         state, path = self.state, self.folder.path
         info = {
             "shot": self.settings.shot,
-            "temperature": float(getattr(self.objective, "temperature", self.settings.temperature)),
+            "temperature": _cosine_temperature(self.objective, self.settings),
             "method": self.objective.name,
             "settings": self.settings.as_dict(),
         }
@@ -227,6 +227,13 @@ class Run:
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> float | None:
+    """The factor of the cosines in training; `None` where scores were not cosines."""
+    if settings.head != "prototypes":
+        return None
+    return float(getattr(objective, "temperature", settings.temperature))
 
 
 def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
