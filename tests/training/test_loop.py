@@ -21,7 +21,11 @@ SETTINGS = TrainingSettings(
     validate_every=2, shrinkage="ledoit_wolf",
 )  # fmt: skip
 
-VARIANTS = [{"head": "ridge", "pooling": "depth"}]
+VARIANTS = [
+    {"head": "ridge", "pooling": "depth"},
+    {"anchor": 5.0, "pooling": "depth"},
+    {"trust": 0.05},
+]
 """What is off by default."""
 
 
@@ -193,6 +197,7 @@ def test_held_out_classes_are_said_once_and_never_trained_on(run, caplog, tmp_pa
         ({"way": 1}, "way is 1"),
         ({"validation_episodes": 6}, "multiple of 4"),
         ({"statistics_images": 1}, "at least 2"),
+        ({"trust": 1.0, "adapter": "residual"}, "has none: leave --trust out"),
     ],
 )
 def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_path, changes, words):

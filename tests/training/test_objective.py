@@ -125,3 +125,31 @@ def test_in_depth_the_loss_is_that_of_the_episode_and_that_of_the_last_class_tok
     joint, _ = literal(tokens / tokens.norm(dim=-1, keepdim=True), 2, pseudo, 4.0)
     assert loss.item() == pytest.approx(alone + joint, rel=1e-4)
     assert right.item() == pytest.approx(share)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "depth"])
+@pytest.mark.parametrize("kind", ["coalescent", "lora", "full"])
+def test_the_anchor_is_the_literal_mean_distance_from_the_frozen_backbone(kind, pooling, checkpoint_file):
+    from cplsr import attach, load_backbone
+
+    torch.manual_seed(3)
+    backbone = attach(load_backbone(checkpoint_file, heads=2, pooling=pooling), kind)
+    frozen = load_backbone(checkpoint_file, heads=2, pooling=pooling)
+    losses = {}
+    pixels = torch.randint(256, (2, 3, 3, 32, 32), dtype=torch.uint8)
+    episode = TrainingEpisode(pixels, 1, torch.arange(2), torch.Generator())
+    for anchor in (0.0, 3.0):
+        objective = JointObjective(TrainingSettings(temperature=4.0, anchor=anchor))
+        objective.prepare(backbone, 2)
+        assert not list(objective.parameters())
+        if not losses:
+            with torch.no_grad():
+                for parameter in backbone.adapter.parameters():
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        losses[anchor] = objective.loss(backbone, episode, None)[0].item()
+    distances = []
+    for image in episode.images:
+        a, b = backbone(image[None])[0], frozen(image[None])[0]
+        distances.append(1 - (a @ b / (a.norm() * b.norm())).item())
+    assert sum(distances) > 1e-3
+    assert losses[3.0] - losses[0.0] == pytest.approx(3 * sum(distances) / len(distances), rel=1e-3, abs=1e-5)

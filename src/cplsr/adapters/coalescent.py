@@ -81,6 +81,18 @@ class Coalescent(Adapter):
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
+    @torch.no_grad()
+    def bound(self, radius: float) -> None:
+        """Bring every C with ‖C − I‖_F above `radius` back to that distance, straight towards I; others stay."""
+        for layer, C in self.projections().items():
+            identity = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
+            distance = torch.linalg.matrix_norm(C - identity)[:, None, None]
+            near = identity + (C - identity) * (radius / distance)
+            if self.mahalanobis:  # between I and P Pᵀ, hence positive definite
+                near = torch.linalg.cholesky_ex(near).L
+            stored = self.C[str(layer)]
+            stored.copy_(torch.where(distance > radius, near, stored))
+
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
         if self.rotary:

@@ -27,7 +27,7 @@ METHODS = {
     "fwt": "cplsr.methods.fwt",
 }
 
-OWN_SETTINGS = ("head",)
+OWN_SETTINGS = ("head", "anchor")
 """Training settings that CPLSR's own loss alone knows."""
 
 FULL = "full"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cplsr.declared import Declared, between
+from cplsr.declared import Declared, above, between
 from cplsr.errors import InputError
 from cplsr.settings.episodes import EpisodeShape, PrototypeKind
 from cplsr.settings.numbers import BaseEpisodes, DrawnEpisodes, LearningRate, Seed, Temperature
@@ -93,6 +93,10 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
     symmetry: Annotated[float, between(0, 1_000_000)] = 0.0
     """Factor of the penalty on C − Cᵀ (free coalescent projections only)."""
+    anchor: Annotated[float, between(0, 1_000_000)] = 0.0
+    """Factor of the penalty on 1 − cos between the adapted and the frozen embedding of each image of an episode."""
+    trust: Annotated[float, above(0, 1_000_000)] | None = None
+    """Largest ‖C − I‖ of a head: what a step leads further away is brought back (coalescent projections only)."""
     sst: bool = True
     """Self-supervised transformations: every image turned four ways, every turn a class of its own."""
     pe: bool = True

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
@@ -87,6 +88,10 @@ def train(
     _check_request(backbone, settings, objective, processes)
     base, val = _with_validation(base, val, settings)
     options = check_options(adapter, adapter_options or {})
+    if settings.trust is not None and adapter != Coalescent.kind:
+        raise InputError(
+            f"trust bounds how far a coalescent projection goes, and a {adapter!r} adapter has none: leave --trust out"
+        )
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     job = TrainingJob(backbone, base, val, adapter, options, settings, objective, processes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 
+from cplsr.adapters.attach import detach
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.pooling import last_class_token
 from cplsr.declared import Declared
@@ -91,7 +94,7 @@ class JointObjective(Objective):
     have length one. Cosines do not mind; a mean of raw tokens weighs the longer ones more, this one does not.)
 
     Args:
-        settings: Of the run; head, temperature and prototype are those.
+        settings: Of the run; head, temperature, prototype and anchor are those.
     """
 
     name = "cplsr"
@@ -102,12 +105,23 @@ class JointObjective(Objective):
         self.token_dim: int | None = None
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
-        """Whether embeddings are read in depth, and how wide a token is then."""
+        """Whether embeddings are read in depth, and how wide a token is then; a frozen copy for the anchor."""
         self.token_dim = backbone.dim if backbone.pooling == "depth" else None
+        if self.settings.anchor > 0:
+            # The method of the copy, not the copy, which would be trained and stored as a part of this module.
+            self.frozen: Embed = detach(copy.deepcopy(backbone)).forward
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
-        """`joint_loss` of the embedded images."""
-        rows = episode.grouped(embed(episode.images))
+        """`joint_loss` of the embedded images, and where they are anchored how far they went."""
+        embeddings = embed(episode.images)
+        loss, right = self._episode_loss(episode.grouped(embeddings), episode)
+        if self.settings.anchor > 0:
+            with torch.no_grad():
+                frozen = self.frozen(episode.images)
+            loss = loss + self.settings.anchor * (1 - cosine_similarity(embeddings, frozen)).mean()
+        return loss, right
+
+    def _episode_loss(self, rows: Float[Tensor, "way shot_and_query dim"], episode: TrainingEpisode) -> Loss:
         if self.token_dim is None or episode.pseudo is None:
             return joint_loss(rows, episode.shot, episode.pseudo, self.settings)
         deep, right = joint_loss(rows, episode.shot, None, self.settings)

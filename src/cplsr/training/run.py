@@ -132,6 +132,8 @@ class Run:
             self._check(torch.stack([gradient.abs().max() for gradient in gradients]).max(), first, "gradient")
             set_rates(self.optimizer, rate_factor(settings, taken + step, steps))
             self.optimizer.step()
+            if settings.trust is not None and isinstance(self.adapter, Coalescent):
+                self.adapter.bound(settings.trust)
         self.processes.average_([sums])
         loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
         return loss_mean, 100 * accuracy_mean
