@@ -14,6 +14,7 @@ from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import read_adapter_info
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
+from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.training import loop, objective
 
 SETTINGS = TrainingSettings(
@@ -25,6 +26,8 @@ VARIANTS = [
     {"head": "ridge", "pooling": "depth"},
     {"anchor": 5.0, "pooling": "depth"},
     {"trust": 0.05},
+    {"follow": 1, "pooling": "depth", "episodes": 6},
+    {"follow": 2, "statistics": "normalized", "episodes_per_step": 2},
 ]
 """What is off by default."""
 
@@ -222,6 +225,36 @@ def test_what_is_read_in_depth_is_trained_on_with_pseudo_classes_of_the_last_cla
     assert info.temperature is None  # no factor of cosines, which prototypes would take over
     written = {name: tensors(tmp_path / name / "last") for name in ("cls", "depth", "plain")}
     assert len(set(written.values())) == 3
+
+
+def test_pseudo_classes_follow_the_literal_drift_of_their_classes(run, tiny, checkpoint_file, monkeypatch):
+    moves, real = [], PseudoEpisodeStream.move
+
+    def move(self, shifts):
+        model, images = running[0].backbone, running[0].images
+        expected = []
+        for turn in range(4):
+            for label in range(len(images.classes)):
+                of_class = torch.randperm(8, generator=order[label])[:5].sort().values if turn == 0 else kept[label]
+                kept[label] = of_class
+                pixels = torch.from_numpy(images.pixels[images.labels == label][of_class]).rot90(turn, dims=(-2, -1))
+                expected.append((model(pixels) - frozen(pixels)).double().mean(0))
+        moves.append((shifts, torch.stack(expected).detach()))
+        real(self, shifts)
+        assert torch.equal(self.gaussians.means, self._unmoved.means + shifts)
+
+    running, kept = [], {}
+    frozen = load_backbone(checkpoint_file, heads=2)
+    stream = torch.Generator().manual_seed(0)
+    order = dict.fromkeys(range(8), stream)  # one after the other from the same stream
+    go = loop.Run.go
+    monkeypatch.setattr(loop.Run, "go", lambda self: (running.append(self), go(self))[1])
+    monkeypatch.setattr(PseudoEpisodeStream, "move", move)
+    run(follow=3, episodes=5)
+    assert len(moves) == 1  # before the fourth episode
+    shifts, expected = moves[0]
+    assert shifts.abs().max() > 1e-4
+    assert torch.allclose(shifts, expected, atol=1e-6)
 
 
 def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):

@@ -119,6 +119,8 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Pseudo-episodes drawn beforehand and used again and again (E_P)."""
     online: bool = False
     """A fresh pseudo-episode every step instead."""
+    follow: Annotated[int, between(0, 10_000_000)] = 0
+    """Base episodes after which the Gaussians' means move by the drift of their classes under the adapter; 0 never."""
     checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     compile: bool = False

@@ -6,17 +6,19 @@ import hashlib
 import json
 import logging
 import warnings
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
+from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.environment import cache_folder
+from cplsr.episodes.prototypes import normalize
 from cplsr.evaluation.cache import EmbeddingKey
 from cplsr.evaluation.embed import embed_decoded
 from cplsr.files import UnwritableError
@@ -28,6 +30,8 @@ from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.tensor_file import DamagedFileError
 
 BATCH = 64
+FOLLOWED = 5
+"""Images of each class that tell how far it drifted."""
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +50,7 @@ def base_gaussians(
     """
     if backbone.adapter is not None:
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
-    with backbone.pooled("cls") if backbone.pooling == "depth" else nullcontext():
+    with _last_layer(backbone):
         return _gaussians(backbone, images, settings, processes, folder)
 
 
@@ -65,6 +69,32 @@ def _gaussians(
                 warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
     processes.wait()
     return gaussians or ClassGaussians.load(file)
+
+
+def class_means(
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, *, processes: Processes
+) -> Float64[Tensor, "classes dim"]:
+    """Mean embeddings of the base classes, numbered as in `base_gaussians`, under the adapter as it is now.
+
+    They are of at most `FOLLOWED` of the images in the statistics of each class: a drift needs few, for it is the
+    difference between two means of the same images.
+    """
+    chosen = _chosen(images, min(FOLLOWED, settings.statistics_images or FOLLOWED))
+    batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
+    count = len(images.classes)
+    turned = [(turn, batch) for turn in range(TURNS if settings.sst else 1) for batch in batches]
+    with _last_layer(backbone):
+        vectors = processes.unshare(list(embed_decoded(backbone, images, processes.share(turned))))
+    rows = torch.from_numpy(np.concatenate(vectors)).double()
+    if settings.statistics == "normalized":
+        rows = normalize(rows)
+    labels = torch.from_numpy(np.concatenate([images.labels[batch] + turn * count for turn, batch in turned]))
+    counts = torch.bincount(labels)
+    return torch.zeros(len(counts), rows.shape[1], dtype=rows.dtype).index_add_(0, labels, rows) / counts[:, None]
+
+
+def _last_layer(backbone: Backbone) -> AbstractContextManager[None]:
+    return backbone.pooled("cls") if backbone.pooling == "depth" else nullcontext()
 
 
 def _load(file: Path) -> ClassGaussians | None:

@@ -25,7 +25,7 @@ from cplsr.processes import Processes
 from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TURNS, TrainingSettings
-from cplsr.training.base_statistics import base_gaussians
+from cplsr.training.base_statistics import base_gaussians, class_means
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
 from cplsr.training.run_folder import RunFolder, git_commit
@@ -110,18 +110,20 @@ def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
         decoded_images(domain, backbone.image_size, processes=processes, workers=workers)
         for domain in (job.base, job.val)
     )
-    pseudo = None
+    pseudo = frozen_means = None
     if settings.pe:
         gaussians = base_gaussians(backbone, images, settings, processes=processes)
         pool, online = settings.pseudo_episodes, settings.online
         pseudo = PseudoEpisodeStream(gaussians, settings, seed=settings.seed, pool=pool, online=online)
+        if settings.follow:
+            frozen_means = class_means(backbone, images, settings, processes=processes)
     attach(backbone, job.adapter, **job.options)
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
         job.objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
         job.objective.to(backbone.device)
-        Run(job, folder, images, validation, pseudo).go()
+        Run(job, folder, images, validation, pseudo, frozen_means).go()
     finally:
         backbone.checkpointing = False
         detach(backbone)

@@ -25,6 +25,7 @@ from cplsr.errors import InputError
 from cplsr.processes import Processes
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
+from cplsr.training.base_statistics import class_means
 from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
 from cplsr.training.objective import Objective, TrainingEpisode
@@ -70,9 +71,11 @@ class Run:
         images: DecodedImages,
         validation: Validation,
         pseudo: PseudoEpisodeStream | None,
+        frozen_means: Tensor | None = None,
     ) -> None:
         self.backbone, self.objective, self.processes = job.backbone, job.objective, job.processes
         self.folder, self.images, self.validation, self.pseudo = folder, images, validation, pseudo
+        self.frozen_means = frozen_means
         self.adapter: Adapter = adapter_of(self.backbone)
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
@@ -98,6 +101,7 @@ class Run:
                 self._save(begin)
             while self.state.episode < settings.episodes:
                 start = time.monotonic()
+                self._follow(self.state.episode, at_once)
                 losses, accuracies = self._episodes(self.state.episode, at_once)
                 self.state.episode += at_once
                 done = self.state.episode
@@ -137,6 +141,15 @@ class Run:
         self.processes.average_([sums])
         loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
         return loss_mean, 100 * accuracy_mean
+
+    def _follow(self, episode: int, at_once: int) -> None:
+        """Every `follow` base episodes, move the Gaussians to where the adapter has moved their classes."""
+        every = self.settings.follow
+        if self.frozen_means is None or self.pseudo is None or episode // every == max(0, episode - at_once) // every:
+            return
+        means = class_means(self.backbone, self.images, self.settings, processes=self.processes)
+        self.state.drift = {"means": means - self.frozen_means}
+        self.pseudo.move(self.state.drift["means"])
 
     def _episode(self, plan: EpisodePlan, step: int) -> TrainingEpisode:
         settings = self.settings
@@ -189,6 +202,8 @@ class Run:
             self.objective.load_state_dict(state.objective)
             if state.optimizer:
                 self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
+            if state.drift and self.pseudo is not None:
+                self.pseudo.move(state.drift["means"])
             _log.info("continuing after base episode %d", state.episode)
         return state
 
