@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from cplsr import TrainingSettings, load_adapter, load_backbone, train
 from cplsr.adapters.attach import adapter_of
@@ -26,6 +27,7 @@ VARIANTS = [
     {"head": "ridge", "pooling": "depth"},
     {"anchor": 5.0, "pooling": "depth"},
     {"trust": 0.05},
+    {"average": 0.75},
     {"follow": 1, "pooling": "depth", "episodes": 6},
     {"follow": 2, "statistics": "normalized", "episodes_per_step": 2},
 ]
@@ -255,6 +257,24 @@ def test_pseudo_classes_follow_the_literal_drift_of_their_classes(run, tiny, che
     shifts, expected = moves[0]
     assert shifts.abs().max() > 1e-4
     assert torch.allclose(shifts, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_averaged_adapter_is_the_literal_mean_over_the_last_part(run, tmp_path, monkeypatch, at_once):
+    seen, real = [], loop.Run._episodes
+
+    def kept(self, first, count):
+        figures = real(self, first, count)
+        seen.append({name: tensor.double().clone() for name, tensor in self.adapter.state_dict().items()})
+        return figures
+
+    monkeypatch.setattr(loop.Run, "_episodes", kept)
+    run(average=0.5, episodes=8, episodes_per_step=at_once, select="last")
+    last = seen[-4 // at_once :]
+    for part in ("last", "adapter"):
+        stored = load_file(tmp_path / "run" / part / "adapter.safetensors")
+        for name, tensor in stored.items():
+            assert torch.equal(tensor, (sum(each[name] for each in last) / len(last)).float())
 
 
 def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):

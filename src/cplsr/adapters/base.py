@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints
@@ -60,8 +62,13 @@ class Adapter(BlockPoints, ABC):
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the parameters; kind and options are part of the names."""
-        head = f"{self.kind} {sorted(self.options.items())} "
-        return fingerprint_of({head + name: tensor for name, tensor in self.state_dict().items()})
+        return fingerprint(self.kind, self.options, self.state_dict())
+
+
+def fingerprint(kind: str, options: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Fingerprint of an adapter with these parameters."""
+    head = f"{kind} {sorted(options.items())} "
+    return fingerprint_of({head + name: tensor for name, tensor in tensors.items()})
 
 
 def seeded(seed: int) -> torch.Generator:

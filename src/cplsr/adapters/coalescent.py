@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -143,6 +143,19 @@ class _Prepared(BlockPoints):
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
         return project_query(x, self.queries[layer]) if layer in self.queries else projection(x)
+
+
+def mean_of_projections(
+    adapters: Sequence[Mapping[str, Tensor]], constraint: str = "free", **other_options: Any
+) -> dict[str, Tensor]:
+    """The stored tensors of the adapter whose every C is the mean of those of some adapters with the same options."""
+    mean = {}
+    for name, like in adapters[0].items():
+        stored = torch.stack([tensors[name].double() for tensors in adapters])
+        if constraint == "mahalanobis":
+            stored = torch.linalg.cholesky((stored.tril() @ stored.tril().mT).mean(0))[None]
+        mean[name] = stored.mean(0).to(like.dtype)
+    return mean
 
 
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:

@@ -77,7 +77,9 @@ class ClassGaussians:
         center = means.mean(0)
         before, after = self.means - self.center, means - center
         total = self.factor @ self.factor.T - before.T @ before + after.T @ after
-        moments = ClassMoments.from_tensors({**self.moments.tensors(), "means": means}, statistics=self.moments.statistics)
+        moments = ClassMoments.from_tensors(
+            {**self.moments.tensors(), "means": means}, statistics=self.moments.statistics
+        )
         factor = cholesky_factor(total, "the sum of all covariances")
         return replace(self, moments=moments, center=center, factor=factor)
 

@@ -23,9 +23,9 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
     evaluation_query: Images = 15
     """Query images of each class in them."""
     read_pooling: Pooling | None = None
-    """Embedding that every row is measured with. Default: the row's own in training."""
+    """Embedding that every row is measured with. Default: as in training."""
     read_head: str | None = None
-    """What answers the evaluation episodes: prototypes, ridge, ridge:penalty=1 … Default: the row's head in training."""
+    """What answers the evaluation episodes: prototypes, ridge, ridge:penalty=1 … Default: as in training."""
     match_shot: bool = True
     """Measure each adapter only at the shot it was trained for."""
 

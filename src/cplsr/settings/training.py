@@ -103,6 +103,8 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Pseudo-embeddings: join every episode with one of pseudo-classes."""
     select: Literal["best", "last"] = "best"
     """Which adapter goes to RUN/adapter: the best on the validation episodes, or the last."""
+    average: Annotated[float, between(0, 1)] = 0.0
+    """Share of the run, its last part, over which the mean of the adapter's parameters is the last adapter."""
     validation_episodes: DrawnEpisodes = 600
     """Fixed validation episodes; with `sst` a multiple of 4, for they are of turned classes."""
     validate_every: Annotated[int, between(0, 10_000_000)] | None = None

@@ -107,6 +107,7 @@ class Run:
                 done = self.state.episode
                 images = at_once * settings.steps_per_episode * settings.way * (settings.shot + settings.query)
                 self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
+                self._average(at_once)
                 interval = settings.validation_interval
                 due = interval > 0 and done // interval > (done - at_once) // interval
                 if due or done >= settings.episodes:
@@ -141,6 +142,19 @@ class Run:
         self.processes.average_([sums])
         loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
         return loss_mean, 100 * accuracy_mean
+
+    def _average(self, at_once: int) -> None:
+        """Add the adapter to the sums in the averaged part of the run; at the end the mean takes its place."""
+        episodes, done = self.settings.episodes, self.state.episode
+        first = episodes - round(self.settings.average * episodes / at_once) * at_once
+        if done <= first:
+            return
+        sums = self.state.sums
+        for name, tensor in _copy(self.adapter).items():
+            sums[name] = sums[name] + tensor if name in sums else tensor.double()
+        if done == episodes:
+            count = (episodes - first) // at_once
+            self.adapter.load_state_dict({name: total / count for name, total in sums.items()})
 
     def _follow(self, episode: int, at_once: int) -> None:
         """Every `follow` base episodes, move the Gaussians to where the adapter has moved their classes."""
