@@ -28,6 +28,8 @@ VARIANTS = [
     {"anchor": 5.0, "pooling": "depth"},
     {"trust": 0.05},
     {"average": 0.75},
+    {"augment": "foreign"},
+    {"turns": "views", "pooling": "depth"},
     {"follow": 1, "pooling": "depth", "episodes": 6},
     {"follow": 2, "statistics": "normalized", "episodes_per_step": 2},
 ]

@@ -27,7 +27,7 @@ from cplsr.training.base_statistics import base_gaussians
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
-_STATISTICS = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
+_STATISTICS = ("turned_classes", "statistics", "statistics_images", "shrinkage", "ridge")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ Shrinkage = Literal["none", "ledoit_wolf"]
 Ridge = Annotated[float, between(0, 1_000_000)]
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
-Augment = Literal["none", "colors", "crop"]
+Augment = Literal["none", "colors", "crop", "foreign"]
+Turned = Literal["classes", "views"]
 TrainedHead = Literal["prototypes", "ridge"]
 Trains = Literal["auto", "adapter", "backbone"]
 
@@ -84,7 +85,8 @@ class TrainingSettings(PseudoEpisodeRecipe):
     warmup: Annotated[float, between(0, 1)] = 0.0
     """Share of the optimizer steps in which the learning rates rise linearly."""
     augment: Augment = "none"
-    """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole."""
+    """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole; or each
+    of random convolution, jitter, gray, blur, posterizing and masked frequencies with some chance."""
     head: TrainedHead = "prototypes"
     """What answers the queries in loss and validation: cosines with prototypes, or ridge regression."""
     temperature: Temperature = 20.0
@@ -99,6 +101,8 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Largest ‖C − I‖ of a head: what a step leads further away is brought back (coalescent projections only)."""
     sst: bool = True
     """Self-supervised transformations: every image turned four ways, every turn a class of its own."""
+    turns: Turned = "classes"
+    """With `sst`: every turn a class of its own, or every image turned at random and its class the same."""
     pe: bool = True
     """Pseudo-embeddings: join every episode with one of pseudo-classes."""
     select: Literal["best", "last"] = "best"
@@ -135,7 +139,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
         super().__post_init__()
         if self.way < 2:
             raise InputError("way is 1: an episode with one class has nothing to tell apart, give at least 2")
-        if self.sst and self.validation_episodes % TURNS:
+        if self.turned_classes and self.validation_episodes % TURNS:
             raise InputError(
                 f"validation_episodes is {self.validation_episodes}: a draw is turned four ways, give a multiple of 4"
             )
@@ -146,9 +150,14 @@ class TrainingSettings(PseudoEpisodeRecipe):
         return self.pe
 
     @property
-    def steps_per_episode(self) -> int:
-        """Optimizer steps that one base episode gives."""
-        return TURNS if self.sst else 1
+    def turned_classes(self) -> bool:
+        """Whether every turn of a class is a class of its own."""
+        return self.sst and self.turns == "classes"
+
+    @property
+    def turns_per_class(self) -> int:
+        """How many classes a base class gives, and an episode steps of the optimizer."""
+        return TURNS if self.turned_classes else 1
 
     @property
     def validation_interval(self) -> int:

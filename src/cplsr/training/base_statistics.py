@@ -26,7 +26,7 @@ from cplsr.processes import Processes
 from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
-from cplsr.settings.training import TURNS, TrainingSettings
+from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError
 
 BATCH = 64
@@ -82,7 +82,7 @@ def class_means(
     chosen = _chosen(images, min(FOLLOWED, settings.statistics_images or FOLLOWED))
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     count = len(images.classes)
-    turned = [(turn, batch) for turn in range(TURNS if settings.sst else 1) for batch in batches]
+    turned = [(turn, batch) for turn in range(settings.turns_per_class) for batch in batches]
     with _last_layer(backbone):
         vectors = processes.unshare(list(embed_decoded(backbone, images, processes.share(turned))))
     rows = torch.from_numpy(np.concatenate(vectors)).double()
@@ -111,7 +111,7 @@ def _compute(
     backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes
 ) -> ClassGaussians:
     chosen = _chosen(images, settings.statistics_images)
-    turns = TURNS if settings.sst else 1
+    turns = settings.turns_per_class
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
@@ -136,11 +136,11 @@ def _chosen(images: DecodedImages, most: int | None) -> Int64[ndarray, "chosen"]
 
 
 def _key(backbone: Backbone, images: DecodedImages, settings: TrainingSettings) -> str:
-    options = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
     parts = {
         "format": 1,
         "backbone": EmbeddingKey.of(backbone).folder_name,
         "images": images.fingerprint,
-        **{name: getattr(settings, name) for name in options},
+        "sst": settings.turned_classes,
+        **{name: getattr(settings, name) for name in ("statistics", "statistics_images", "shrinkage", "ridge")},
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -24,7 +24,7 @@ from cplsr.files import only_writer
 from cplsr.processes import Processes
 from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
-from cplsr.settings.training import TURNS, TrainingSettings
+from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import base_gaussians, class_means
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
@@ -121,7 +121,7 @@ def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
-        job.objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
+        job.objective.prepare(backbone, len(images.classes) * settings.turns_per_class)
         job.objective.to(backbone.device)
         Run(job, folder, images, validation, pseudo, frozen_means).go()
     finally:

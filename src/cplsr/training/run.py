@@ -17,6 +17,7 @@ from cplsr.adapters.base import Adapter
 from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.augment import turned_at_random
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
 from cplsr.episodes.sampling import EpisodeSampler
@@ -105,7 +106,7 @@ class Run:
                 losses, accuracies = self._episodes(self.state.episode, at_once)
                 self.state.episode += at_once
                 done = self.state.episode
-                images = at_once * settings.steps_per_episode * settings.way * (settings.shot + settings.query)
+                images = at_once * settings.turns_per_class * settings.way * (settings.shot + settings.query)
                 self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
                 self._average(at_once)
                 interval = settings.validation_interval
@@ -121,13 +122,15 @@ class Run:
         """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
-        plans = [plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed) for number in mine]
-        taken, steps = (episodes // at_once * settings.steps_per_episode for episodes in (first, settings.episodes))
+        plans = [
+            plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed) for number in mine
+        ]
+        taken, steps = (episodes // at_once * settings.turns_per_class for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
-        for step in range(settings.steps_per_episode):
+        for step in range(settings.turns_per_class):
             self.optimizer.zero_grad(set_to_none=True)
             for number, plan in zip(mine, plans, strict=True):
-                episode = self._episode(plan[step], number * settings.steps_per_episode + step)
+                episode = self._episode(plan[step], number * settings.turns_per_class + step)
                 loss, right = self.objective.loss(self.embed, episode, self._partner(number, step))
                 self._check(loss, first, "loss")
                 (self._with_penalty(loss) / len(mine)).backward()
@@ -140,7 +143,7 @@ class Run:
             if settings.trust is not None and isinstance(self.adapter, Coalescent):
                 self.adapter.bound(settings.trust)
         self.processes.average_([sums])
-        loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
+        loss_mean, accuracy_mean = (sums / (len(mine) * settings.turns_per_class)).tolist()
         return loss_mean, 100 * accuracy_mean
 
     def _average(self, at_once: int) -> None:
@@ -172,19 +175,23 @@ class Run:
         )
         changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
         return TrainingEpisode(
-            pixels=plan.pixels(self.images, settings.augment, changes).unflatten(0, plan.images.shape),
+            pixels=self._views(plan, changes).unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
             generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
             pseudo=None if self.pseudo is None else self.pseudo.episode(step),
         )
 
+    def _views(self, plan: EpisodePlan, changes: torch.Generator) -> Tensor:
+        pixels = plan.pixels(self.images, self.settings.augment, changes)
+        return turned_at_random(pixels, changes) if self.settings.sst and not self.settings.turned_classes else pixels
+
     def _partner(self, number: int, step: int) -> TrainingEpisode | None:
         if not self.objective.partner:
             return None
         settings, number = self.settings, PARTNERS + number
-        plan = plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed)[step]
-        return self._episode(plan, number * settings.steps_per_episode + step)
+        plan = plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)[step]
+        return self._episode(plan, number * settings.turns_per_class + step)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:

@@ -44,7 +44,7 @@ class Validation:
         sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
-        if not settings.sst:
+        if not settings.turned_classes:
             return cls(images, sampler.draw(settings.validation_episodes), head, turns=1)
         draws = sampler.draw(settings.validation_episodes // TURNS)
         support, query, classes = [], [], []
