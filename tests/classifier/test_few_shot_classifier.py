@@ -10,7 +10,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
+from cplsr.adapters.attach import attach
+from cplsr.adapters.store import save_adapter
 from cplsr.classifier import pictures
+from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.data.open import open_domain
 from cplsr.data.preprocess import preprocess
@@ -100,6 +103,17 @@ def test_one_image_per_class_and_partial_fit_from_nothing(backbone, support):
     assert FewShotClassifier(backbone, head="prototypes").fit(*two_images(support)).temperature_ == 20.0
     assert single.evaluate_support().accuracy.value is None
     assert "No class has two images" in single.evaluate_support().expectation()
+
+
+def test_prototypes_have_the_temperature_their_adapter_was_trained_with(backbone, support, tmp_path):
+    trained = attach(sharing_weights(backbone), "coalescent")
+    folder = save_adapter(trained, tmp_path / "adapter", settings={"temperature": 7.0})
+    classifier = FewShotClassifier(backbone, folder, head="prototypes", workers=0).fit(*two_images(support))
+    assert classifier.temperature_ == 7.0
+    assert classifier.frozen_head().temperature_ == 20.0
+    assert FewShotClassifier(backbone, folder, workers=0).fit(*two_images(support)).temperature_ == 12.0
+    loaded = FewShotClassifier.load(classifier.save(tmp_path / "model"), backbone=backbone, workers=0)
+    assert loaded.add_class("green", [support / "green" / "0.png"]).temperature_ == 7.0
 
 
 def test_scikit_learn_ways(classifier, backbone, support):

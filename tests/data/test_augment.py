@@ -83,6 +83,26 @@ def test_color_jitter_is_brightness_contrast_and_saturation():
             assert changed[number, :, row, column].tolist() == pytest.approx(color, abs=1e-5)
 
 
+def test_colors_of_bytes_are_jittered_then_half_of_the_images_flipped():
+    images = (images_of(6) * 255).round().byte()
+    changed = augmented(images, "colors", seeded(5))
+    stream = seeded(5)
+    factors = 1 + 0.4 * (2 * torch.rand(3, 6, 1, 1, 1, generator=stream) - 1)
+    flipped = (torch.rand(6, 1, 1, 1, generator=stream) < 0.5).flatten().tolist()
+    assert len(set(flipped)) == 2
+    assert changed.dtype == torch.uint8
+    for number, image in enumerate(images / 255):
+        wanted = literal_jitter(image, *factors[:, number, 0, 0, 0].tolist())
+        for (row, column), color in wanted.items():
+            found = changed[number, :, row, 7 - column if flipped[number] else column].tolist()
+            assert found == pytest.approx([255 * value for value in color], abs=0.501)
+
+
+def test_without_augmentation_images_are_themselves():
+    images = (images_of() * 255).byte()
+    assert augmented(images, "none", seeded()) is images
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 1000), st.floats(0, 1))
 def test_color_jitter_stays_within_its_range_and_none_changes_nothing(seed, strength):

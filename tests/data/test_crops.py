@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.data.augment import RATIO, crop_boxes, cut
+from cplsr.data.augment import RATIO, augmented, color_jitter, crop_boxes, cut, flip
 
 
 def literal_piece(image: torch.Tensor, top: float, left: float, height: float, width: float) -> torch.Tensor:
@@ -34,6 +34,17 @@ def test_cut_is_bilinear(seed: int, smallest: float, more: float):
     boxes = crop_boxes(2, (smallest, smallest + more), generator).double()
     wanted = torch.stack([literal_piece(image, *box.tolist()) for image, box in zip(images, boxes, strict=True)])
     torch.testing.assert_close(cut(images, boxes), wanted, atol=1e-9, rtol=0)
+
+
+def test_a_crop_is_an_enlarged_piece_before_its_colors_and_sides_change():
+    images = torch.randint(256, (3, 3, 6, 6), generator=torch.Generator().manual_seed(1)).byte()
+    stream = torch.Generator().manual_seed(2)
+    boxes = crop_boxes(3, (0.08, 1.0), stream)
+    pieces = torch.stack([literal_piece(i / 255, *box.tolist()) for i, box in zip(images, boxes, strict=True)])
+    wanted = 255 * flip(color_jitter(pieces, 0.4, stream), stream)
+    found = augmented(images, "crop", torch.Generator().manual_seed(2))
+    assert found.dtype == torch.uint8
+    torch.testing.assert_close(found.float(), wanted, atol=0.501, rtol=0)
 
 
 @settings(deadline=None, max_examples=30)

@@ -267,6 +267,33 @@ def test_confusion_and_calibration_belong_to_the_accuracies(backbone, plain_doma
     assert [(row.method, row.temperature) for row in results.calibration] == [("frozen", 20), ("frozen logistic", 1)]
 
 
+def test_confidences_have_the_temperature_of_the_training(backbone, plain_domain, stored):
+    paths = {
+        "cool": stored("aaaa", temperature=4),  # names of one length: the same adapter
+        "usual": stored("bbbb"),
+        "old": stored("cccc", settings={"temperature": 4.0}),
+    }
+    results = evaluate(
+        backbone, {"one": plain_domain()}, adapters=list(paths.items()), heads=("prototypes", "ridge"),
+        settings=dataclasses.replace(SETTINGS, shots=(3,)), workers=0,
+    )  # fmt: skip
+    rows = {row.method: row for row in results.calibration}
+    temperatures = {"frozen": 20, "frozen ridge": 12, "cool": 4, "cool ridge": 12, "usual": 20, "usual ridge": 12}
+    assert {name: rows[name].temperature for name in temperatures} == temperatures
+    assert rows["old"].bins == rows["cool"].bins
+    assert results.row("cool", "one", 3).accuracy == results.row("usual", "one", 3).accuracy
+
+    load_adapter(backbone, paths["cool"])
+    embeddings = embed_domain(backbone, plain_domain(), workers=0)
+    episodes = EpisodeSampler(embeddings.labels, way=4, shot=3, query=5, seed=3).draw(40)
+    confidences = []
+    for part in Scoring(embeddings.vectors).scores(episodes):
+        odds = np.exp(4 / 20 * part.scores.astype(np.float64))
+        confidences.append((odds.max(axis=1) / odds.sum(axis=1)).mean(axis=1))
+    mean = sum(part.share * part.confidence for part in rows["cool"].bins)
+    assert mean == pytest.approx(np.concatenate(confidences).mean(), abs=1e-5)
+
+
 def test_an_adapter_trained_otherwise_is_flagged(backbone, plain_domain, stored):
     path = stored("cp")
     backbone.resize(24)

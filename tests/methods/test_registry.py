@@ -1,5 +1,7 @@
 """Methods by name: what they bring, what they train, and what is said of wrong names and options."""
 
+from dataclasses import replace
+
 import pytest
 
 from cplsr.errors import InputError
@@ -39,6 +41,14 @@ def test_cplsr_itself_is_the_training_loops_own():
     assert starting_settings(OWN) == {}
     with pytest.raises(InputError, match="'cplsr' has no options, but skip was given"):
         make_objective(OWN, {"skip": 1.0})
+
+
+def test_how_a_backbone_is_optimized_says_nothing_of_an_adapter():
+    both = {"objective_lr": 1e-3, "augment": "crop", "pe": False}
+    whole = {"optimizer": "sgd", "schedule": "cosine", "warmup": 0.1, "lr": 5e-5, "weight_decay": 0.0}
+    method = replace(find_method("pmf"), settings=whole | both)
+    assert starting_settings(method) == whole | both
+    assert starting_settings(method, "adapter") == both
 
 
 def test_rate_and_weight_decay_are_for_the_whole_backbone():

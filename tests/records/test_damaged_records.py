@@ -95,6 +95,7 @@ def test_a_finished_run_has_results(tmp_path):
         ("options", [], "a table was wanted, not a list, in options"),
         ("info", "", "a table was wanted, not text, in info"),
         ("info.shot", "five", "info.shot is 'five'"),
+        ("info.temperature", -1, "info.temperature is -1: give a number above 0"),
         ("backbone.image_size", "x", "a whole number was wanted, not text, in backbone.image_size"),
         ("backbone.mean", [0.5], "in backbone.mean"),
         ("format", 9, "update cplsr"),

@@ -12,6 +12,8 @@ from cplsr.records.classifier import ClassifierInfo
 from cplsr.records.results import Results
 from cplsr.records.run import TrainingRun, read_metrics
 from cplsr.report.page import write_report
+from cplsr.settings.training import TrainingSettings
+from cplsr.training.run_folder import told_differences
 
 OLD = Path(__file__).parent.parent / "fixtures" / "old_formats"
 PUBLISHED = Path(__file__).parent.parent.parent / "experiments"
@@ -31,11 +33,15 @@ def test_a_run():
     run = TrainingRun.read(OLD / "run")
     assert (run.finished, run.adapter["kind"], run.data["base"]["classes"]) == (True, "coalescent", 4)
     assert run.last_accuracy == read_metrics(OLD / "run")[-1].validation
+    settings = TrainingSettings.from_table(run.settings, "run.json")
+    assert (settings.optimizer, settings.schedule, settings.augment) == ("adamw", "constant", "none")
+    assert told_differences(run.settings, settings.as_dict()) == []
 
 
 def test_an_adapter_and_a_classifier():
     info = AdapterInfo.read(OLD / "run" / "adapter")
     assert (info.shot, info.options["seed"], info.folder) == (1, 0, OLD / "run" / "adapter")
+    assert info.temperature == 20  # from its settings
     classifier = ClassifierInfo.read(OLD / "classifier")
     assert classifier.adapter == {"kind": "coalescent", "fingerprint": info.fingerprint}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import typing
@@ -18,7 +19,10 @@ from cplsr.cli import VERBS, main
 from cplsr.cli.options import parse
 from cplsr.cli.train import Train
 from cplsr.declared import Declared, kinds_of
+from cplsr.errors import InputError
 from cplsr.settings import training
+
+TRAINING_DOC = Path(__file__).parents[2] / "docs" / "training.md"
 
 OPTIONS = {
     f"{verb}: {name}": cls
@@ -71,6 +75,9 @@ def test_a_number_without_a_range_would_be_found():
         ("train --validation-episodes 6", "validation_episodes is 6: a draw is turned four ways"),
         ("train --mean nan 0 0", "mean is (nan, 0.0, 0.0): give a number of at least -1000, in [0]"),
         ("train --std 1 1 0", "std is (1.0, 1.0, 0.0): give a number above 0, in [2]"),
+        ("train --warmup 1.5", "warmup is 1.5: give a number of at most 1"),
+        ("train --warmup nan", "warmup is nan: give a number of at least 0"),
+        ("train --objective-lr 0", "objective_lr is 0.0: give a number above 0"),
         ("train --survivors 50", "give at least 250 candidates"),
         ("evaluate --batch-size -1", "batch_size is -1: give a whole number of at least 1"),
         ("evaluate --episodes 1000000000000", "episodes is 1000000000000: give a whole number of at most 1000000"),
@@ -116,6 +123,28 @@ def test_a_wrong_choice_in_python_is_a_sentence():
     code = "from cplsr import TrainingSettings; TrainingSettings(select='first')"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.stderr.strip().endswith("InputError: select is 'first': give 'best' or 'last'")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"optimizer": "lion"}, "optimizer is 'lion': give 'adamw', 'adam' or 'sgd'"),
+        ({"schedule": "linear"}, "schedule is 'linear': give 'constant' or 'cosine'"),
+        ({"augment": True}, "augment is True"),
+        ({"augment": "blur"}, "augment is 'blur': give 'none', 'colors', 'crop' or 'foreign'"),
+        ({"optimiser": "sgd"}, "unknown setting 'optimiser': did you mean 'optimizer'"),
+    ],
+)
+def test_a_wrong_choice_in_a_recipe_is_a_sentence(table, said):
+    with pytest.raises(InputError, match=said):
+        TrainingSettings.from_table(table, "the recipe")
+
+
+@pytest.mark.skipif(not TRAINING_DOC.is_file(), reason="the documentation is not beside these tests")
+def test_the_documented_table_names_every_training_setting():
+    rows = [line for line in TRAINING_DOC.read_text(encoding="utf-8").splitlines() if line.startswith("| `--")]
+    told = set(re.findall(r"--(?:no-)?([a-z-]+)", " ".join(line.split("|")[1] for line in rows)))
+    assert {name.replace("_", "-") for name in TrainingSettings().as_dict()} - told == set()
 
 
 def test_settings_are_kept_under_the_names_of_old_runs():

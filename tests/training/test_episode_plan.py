@@ -1,10 +1,12 @@
 """The episodes of a base episode: each turn of each class once, and the pixels turned as planned."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cplsr.data.augment import augmented
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.training.episode_plan import plan_base_episode
@@ -48,3 +50,17 @@ def test_pixels_are_turned_counter_clockwise_class_by_class():
             assert np.array_equal(result[row].numpy(), np.rot90(pixels[image], turn, axes=(-2, -1)))
             row += 1
     assert row == len(result)
+
+
+@pytest.mark.parametrize("kind", ["colors", "crop"])
+def test_images_are_changed_before_they_are_turned(kind):
+    images = DecodedImages(
+        torch.randint(256, (len(LABELS), 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte().numpy(),
+        LABELS, tuple("abcdefg"), "x", (),
+    )  # fmt: skip
+    plan = plan_base_episode(sampler(), 0, sst=True, seed=0)[1]
+    changed = augmented(images.take(plan.images), kind, torch.Generator().manual_seed(3)).unflatten(0, (3, 4))
+    wanted = [np.rot90(part.numpy(), turn, axes=(-2, -1)) for part, turn in zip(changed, plan.turns, strict=True)]
+    assert any(plan.turns)
+    found = plan.pixels(images, kind, torch.Generator().manual_seed(3))
+    assert np.array_equal(found.numpy(), np.concatenate(wanted))

@@ -99,7 +99,8 @@ def test_the_same_command_gives_the_same_adapter_and_another_seed_another(run, t
         {"sst": False}, {"pe": False}, {"sst": False, "pe": False}, {"statistics": "normalized"}, {"online": True},
         {"novel_similarity": "cosine"}, {"shrinkage": "none"}, {"statistics_images": 3}, {"symmetry": 0.5},
         {"prototype": "mean_of_normalized"}, {"temperature": 5.0}, {"weight_decay": 0.1}, {"episodes_per_step": 2},
-        {"ridge": 0.1}, {"survivors": 1}, {"lr": 1e-4},
+        {"ridge": 0.1}, {"survivors": 1}, {"lr": 1e-4}, {"optimizer": "sgd"}, {"schedule": "cosine"}, {"warmup": 0.5},
+        {"augment": "colors"}, {"augment": "crop"},
     ],
     ids=lambda c: ",".join(c),
 )  # fmt: skip
@@ -301,6 +302,46 @@ def interrupted(run, monkeypatch, **changes):
         patch.setattr(loop.Run, "_episodes", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(**changes)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_a_run_with_any_optimizer_goes_on_to_the_same_result(run, tmp_path, monkeypatch, optimizer):
+    changes = {"optimizer": optimizer, "schedule": "cosine", "warmup": 0.4, "augment": "crop", "weight_decay": 0.1}
+    interrupted(run, monkeypatch, **changes)
+    run(resume=True, **changes)
+    run("undisturbed", **changes)
+    for part in ("adapter", "last"):
+        assert tensors(tmp_path / "run" / part) == tensors(tmp_path / "undisturbed" / part)
+
+
+def without_later_settings(folder: Path) -> None:
+    """The record of a run as it was before there were these settings."""
+    record = json.loads((folder / "run.json").read_text())
+    for name in ("optimizer", "objective_lr", "schedule", "warmup", "augment"):
+        del record["settings"][name]
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_a_run_from_before_there_were_optimizers_to_choose_goes_on(run, tmp_path, monkeypatch):
+    interrupted(run, monkeypatch)
+    without_later_settings(tmp_path / "run")
+    with pytest.raises(InputError, match=r"other settings \(optimizer: adamw, now sgd\)"):
+        run(resume=True, optimizer="sgd")
+    run(resume=True)
+    run("undisturbed")
+    assert tensors(tmp_path / "run" / "last") == tensors(tmp_path / "undisturbed" / "last")
+
+
+def test_a_run_is_not_validated_in_two_ways(run, tmp_path, monkeypatch):
+    interrupted(run, monkeypatch, sst=False)
+    without_later_settings(tmp_path / "run")
+    with pytest.raises(InputError, match=r"validation episodes: of turned images, now of images as they are"):
+        run(resume=True, sst=False)
+
+
+def test_an_adapter_knows_the_temperature_it_was_trained_with(run, tmp_path):
+    run(temperature=5.0, episodes=1)
+    assert read_adapter_info(tmp_path / "run").temperature == 5
 
 
 @pytest.mark.parametrize("harm", ["newest", "newest missing", "no metrics", "damaged metrics"])

@@ -15,11 +15,14 @@ COMMAND = [
     *("--candidates", "10", "--pseudo-episodes", "3", "--validate-every", "3", "--shrinkage", "ledoit_wolf"),
     *("--threads", "1", "--workers", "0", "--heads", "2"),
 ]
+OTHERWISE = ["--optimizer", "sgd", "--schedule", "cosine", "--warmup", "0.3", "--augment", "crop"]
 
 
-def start(folder: Path, out: Path, checkpoint: Path, *, slow: float = 0.0, resume: bool = False) -> subprocess.Popen:
+def start(
+    folder: Path, out: Path, checkpoint: Path, *more: str, slow: float = 0.0, resume: bool = False
+) -> subprocess.Popen:
     """`cplsr train`, slowed down so that it can be hit, and saving after every episode."""
-    words = ["--backbone", str(checkpoint), "--base", str(folder), "--out", str(out), *COMMAND]
+    words = ["--backbone", str(checkpoint), "--base", str(folder), "--out", str(out), *COMMAND, *more]
     code = (
         "import sys, time\nfrom cplsr.training import loop, run\nrun.SAVE_SECONDS = 0.0\n"
         "real = loop.Run._episodes\n"
@@ -46,8 +49,8 @@ def kill_at(process: subprocess.Popen, out: Path, episode: int, delay: float) ->
     process.communicate()
 
 
-def finish(folder: Path, out: Path, checkpoint: Path, *, resume: bool) -> None:
-    process = start(folder, out, checkpoint, resume=resume)
+def finish(folder: Path, out: Path, checkpoint: Path, *more: str, resume: bool) -> None:
+    process = start(folder, out, checkpoint, *more, resume=resume)
     _, errors = process.communicate()
     assert process.returncode == 0, errors.decode()
 
@@ -62,13 +65,14 @@ def check_same(a: Path, b: Path) -> None:
     assert figures[0] == figures[1]
 
 
-def test_killed_runs_end_with_the_same_bits(tiny_folder: Path, checkpoint_file: Path, tmp_path: Path):
-    finish(tiny_folder, tmp_path / "undisturbed", checkpoint_file, resume=False)
+@pytest.mark.parametrize("more", [[], OTHERWISE], ids=["usual", "otherwise"])
+def test_killed_runs_end_with_the_same_bits(tiny_folder: Path, checkpoint_file: Path, tmp_path: Path, more: list[str]):
+    finish(tiny_folder, tmp_path / "undisturbed", checkpoint_file, *more, resume=False)
     out = tmp_path / "killed"
     for episode, delay in ((0, 0.0), (2, 0.02), (5, 0.05)):
-        kill_at(start(tiny_folder, out, checkpoint_file, slow=0.15, resume=out.exists()), out, episode, delay)
+        kill_at(start(tiny_folder, out, checkpoint_file, *more, slow=0.15, resume=out.exists()), out, episode, delay)
         assert not json.loads((out / "run.json").read_text())["finished"]
-    finish(tiny_folder, out, checkpoint_file, resume=True)
+    finish(tiny_folder, out, checkpoint_file, *more, resume=True)
     check_same(tmp_path / "undisturbed", out)
 
 

@@ -1,21 +1,30 @@
 """Fixed validation episodes against a literal construction; classes held out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from cplsr import TrainingSettings, load_backbone
 from cplsr.data.decoded_images import decoded_images
+from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 from cplsr.processes import Processes
 from cplsr.training.validation import Validation, hold_out_classes
 
 SETTINGS = TrainingSettings(way=3, shot=2, query=2, validation_episodes=20)
+PLAIN = replace(SETTINGS, sst=False)
 
 
 @pytest.fixture
-def validation(tiny):
-    return Validation.of(decoded_images(tiny, 32, processes=Processes(), workers=0), SETTINGS)
+def images(tiny):
+    return decoded_images(tiny, 32, processes=Processes(), workers=0)
+
+
+@pytest.fixture
+def validation(images):
+    return Validation.of(images, SETTINGS)
 
 
 def test_every_draw_becomes_four_disjoint_episodes_of_turned_classes(validation):
@@ -35,7 +44,26 @@ def test_every_draw_becomes_four_disjoint_episodes_of_turned_classes(validation)
         assert all(turns == {0, 1, 2, 3} for turns in classes.values())
 
 
-def test_accuracy_is_that_of_a_literal_loop(validation, checkpoint_file):
+def test_nothing_is_turned_where_turned_classes_are_not_trained_on(images, checkpoint_file):
+    plain = Validation.of(images, PLAIN)
+    drawn = EpisodeSampler(images.labels, way=3, shot=2, query=2, seed=0).draw(20)
+    assert np.array_equal(plain.episodes.support, drawn.support)
+    assert np.array_equal(plain.episodes.query, drawn.query)
+    seen = []
+    backbone = load_backbone(checkpoint_file, heads=2)
+    backbone.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    plain.accuracy(backbone, Processes())
+    assert sum(seen) == len(images)
+    assert len(Validation.of(images, replace(PLAIN, validation_episodes=18)).episodes) == 18
+
+
+def test_turned_episodes_are_those_of_earlier_runs(validation):
+    assert validation.fingerprint == "9aa3bd027aca733e"
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, PLAIN], ids=["turned", "plain"])
+def test_accuracy_is_that_of_a_literal_loop(images, settings, checkpoint_file):
+    validation = Validation.of(images, settings)
     backbone = load_backbone(checkpoint_file, heads=2)
     count = len(validation.images)
     vectors = []
