@@ -175,7 +175,7 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
 def _by_plain_names(results: Results, row: str) -> Results:
     """The frozen backbone, which stands first, and the row, without what they were read with."""
     names = {method: row if number else FROZEN for number, method in enumerate(results.methods)}
-    changed = {
+    changed: dict[str, Any] = {
         part: tuple(replace(each, method=names[each.method]) for each in getattr(results, part))
         for part in ("rows", "confusion", "calibration")
     }

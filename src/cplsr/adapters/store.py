@@ -77,7 +77,7 @@ def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
                 f"{each.folder} and {first.folder} differ in kind, options, shapes or backbone: give adapters of runs "
                 "that differ in seed and training only"
             )
-    info = {"shot": first.shot if {each.shot for each in stored} == {first.shot} else None}
+    info: dict[str, Any] = {"shot": first.shot if {each.shot for each in stored} == {first.shot} else None}
     info["averaged"] = [each.fingerprint for each in stored]
     return _write(
         Path(path), mean_of_projections(tensors, **first.options), first.kind, first.options, first.backbone, info
