@@ -19,6 +19,7 @@ from transformers import ViTConfig, ViTModel
 from cplsr import attach
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import has_fast_bf16, keep_freed_memory
+from cplsr.settings.training import TrainingSettings
 from cplsr.training.objective import joint_loss
 
 WAY, SHOT, QUERY = 5, 5, 15
@@ -82,7 +83,7 @@ def prepare(side: str, dim: int, heads: int) -> Callable[[], object]:
     def step() -> float:
         learner.optimizer.zero_grad(set_to_none=True)
         embeddings = learner.embed(images).unflatten(0, (WAY, SHOT + QUERY))
-        loss, _ = joint_loss(embeddings, SHOT, None, temperature=20.0)
+        loss, _ = joint_loss(embeddings, SHOT, None, TrainingSettings())
         loss.backward()
         learner.optimizer.step()
         return loss.item()

@@ -16,7 +16,10 @@ from cplsr.ablation.engines import import_ray, run_local, run_on_ray
 from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.run import Job, read_records, state_of
 from cplsr.ablation.workspace import Workspace
+from cplsr.adapters.store import read_adapter_info
+from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
+from cplsr.evaluation.evaluate import evaluate
 from cplsr.settings.ablation import RaySettings
 
 ROWS = {
@@ -144,3 +147,45 @@ def test_an_unreadable_image_does_not_stop_a_run(runs, setup, domains, tmp_path)
     with pytest.warns(UserWarning, match="cannot be read"):
         ended = list(run_local(jobs_of(runs[2:], setup, tmp_path / "out"), Workspace(setup)))
     assert ended[0].error is None
+
+
+def test_rows_are_read_as_they_say_and_else_as_they_were_trained(setup, common, tmp_path):
+    rows = {
+        "frozen": {"adapter": "frozen"},
+        "frozen deep": {"adapter": "frozen", "pooling": "depth", "head": "ridge"},
+        "paper's, read deep": {"read_pooling": "depth", "read_head": "ridge"},
+        "deep": {"pooling": "depth", "head": "ridge"},
+    }
+    runs = plan_runs(read_rows(rows), common, shots=[2], seeds=[0])
+    jobs = jobs_of(runs, setup, tmp_path / "out")
+    workspace = Workspace(setup)
+    assert [outcome.error for outcome in run_local(jobs, workspace)] == [None] * 4
+    assert (workspace.backbone.pooling, workspace.backbone.adapter) == ("cls", None)
+    assert [state_of(job) for job in jobs] == ["finished"] * 4
+    plain, deep, read, trained = read_records(tmp_path / "out", rows)
+    assert "read_pooling" not in plain.setup
+    assert (read.setup["read_pooling"], read.setup["read_head"]) == ("depth", "ridge")
+    assert read_adapter_info(jobs[2].folder).backbone["pooling"] == "cls"
+    assert read_adapter_info(jobs[3].folder).backbone["pooling"] == "depth"
+    wanted = evaluate(
+        load_backbone(setup.backbone, heads=2, pooling="depth"),
+        workspace.targets,
+        adapters=[("own", jobs[2].folder)],
+        heads=["ridge"],
+        settings=setup.evaluation(runs[2].settings),
+    )
+    figures = [row.accuracy for row in wanted.rows]
+    assert [(row.method, row.accuracy) for row in read.results.rows] == [
+        ("frozen", figures[0]),
+        ("paper's, read deep", figures[1]),
+    ]
+    assert [(row.method, row.against) for row in trained.results.paired] == [("deep", "frozen")]
+    assert deep.results.rows[0].accuracy == figures[0]
+    changed = Job.of(replace(runs[2], read_head="lda"), setup, tmp_path / "out")
+    with pytest.raises(InputError, match="read_head: ridge, now lda"):
+        state_of(changed)
+
+
+def test_a_row_with_an_unknown_head_is_refused_before_anything_is_trained(common):
+    with pytest.raises(InputError, match=r"row 'a': the head 'rigde' is not known"):
+        plan_runs(read_rows({"a": {"read_head": "rigde"}}), common, shots=[2], seeds=[0])

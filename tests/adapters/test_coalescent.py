@@ -140,3 +140,22 @@ def test_symmetry_penalty_is_the_literal_sum():
     C = torch.randn(3, 5, 5)
     literal = sum((C[h, i, j] - C[h, j, i]) ** 2 for h in range(3) for i in range(5) for j in range(5))
     torch.testing.assert_close(symmetry_penalty(C), literal)
+
+
+@pytest.mark.parametrize("constraint", ["free", "mahalanobis"])
+def test_what_is_too_far_from_the_identity_goes_back_straight_and_no_further(backbone, constraint):
+    adapter = attach(backbone, "coalescent", constraint=constraint).adapter
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for C in adapter.C.values():
+            C[0] += 0.1 * torch.randn_like(C[0])
+            C[1] += 1e-4 * torch.randn_like(C[1])
+    stored = {layer: C.detach().clone() for layer, C in adapter.C.items()}
+    before = {layer: C.detach().clone() for layer, C in adapter.projections().items()}
+    adapter.bound(0.5)
+    identity = torch.eye(32)
+    for layer, C in adapter.projections().items():
+        assert torch.equal(adapter.C[str(layer)][1], stored[str(layer)][1])
+        away = before[layer][0] - identity
+        assert away.norm() > 1
+        assert torch.allclose(C[0], identity + 0.5 * away / away.norm(), atol=1e-5)

@@ -7,11 +7,12 @@ import pytest
 import torch
 from oracles.random_vit import random_checkpoint
 from safetensors.torch import save_file
+from torch import Tensor
 
 from cplsr import attach, detach, load_adapter, load_backbone, push_adapter, save_adapter
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.kinds import KINDS
-from cplsr.adapters.store import find_adapter, read_adapter_info
+from cplsr.adapters.store import average_adapters, find_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 
@@ -207,3 +208,32 @@ def test_pushing_offline_gets_a_sentence(adapted: Backbone, tmp_path: Path):
     save_adapter(adapted, tmp_path / "a")
     with pytest.raises(InputError, match="could not be pushed"):
         push_adapter(tmp_path / "a", "someone/adapter")
+
+
+@pytest.mark.parametrize("constraint", ["free", "mahalanobis"])
+def test_averaged_adapters_have_the_mean_of_every_projection(checkpoint_file, tmp_path, constraint):
+    expected: dict[int, Tensor] = {}
+    for seed in range(3):
+        options = {"constraint": constraint, "init": "near_identity", "seed": seed}
+        backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent", **options)
+        save_adapter(backbone, tmp_path / str(seed), shot=5)
+        for layer, C in adapter_of(backbone).projections().items():
+            expected[layer] = expected.get(layer, 0) + C.detach().double() / 3
+    mean = average_adapters([tmp_path / str(seed) for seed in range(3)], tmp_path / "mean")
+    loaded = load_adapter(load_backbone(checkpoint_file, heads=2), mean)
+    assert read_adapter_info(mean).shot == 5
+    assert read_adapter_info(mean).fingerprint == loaded.adapter_fingerprint
+    for layer, C in adapter_of(loaded).projections().items():
+        assert torch.allclose(C.double(), expected[layer], atol=1e-6)
+
+
+def test_adapters_that_are_not_alike_are_not_averaged(checkpoint_file, tmp_path):
+    for name, kind, options in (("a", "coalescent", {}), ("b", "coalescent", {"sharing": "shared"}), ("c", "lora", {})):
+        save_adapter(attach(load_backbone(checkpoint_file, heads=2), kind, **options), tmp_path / name)
+    with pytest.raises(InputError, match="differ in kind, options, shapes or backbone"):
+        average_adapters([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
+    with pytest.raises(InputError, match="only coalescent projections are averaged"):
+        average_adapters([tmp_path / "c", tmp_path / "c"], tmp_path / "mean")
+    with pytest.raises(InputError, match="give at least two"):
+        average_adapters([tmp_path / "a"], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

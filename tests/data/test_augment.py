@@ -5,7 +5,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.data.augment import augmented, color_jitter, flip, random_convolution, sometimes, translate
+from cplsr.data.augment import (
+    augmented,
+    blur,
+    color_jitter,
+    flip,
+    mask_frequencies,
+    posterize,
+    random_convolution,
+    sometimes,
+    translate,
+    turned_at_random,
+)
 
 
 def images_of(count: int = 4, size: int = 8, seed: int = 0) -> torch.Tensor:
@@ -156,3 +167,42 @@ def test_a_random_convolution_keeps_the_variance_on_average():
     images = torch.randn(1, 3, 32, 32, generator=seeded())
     variances = [random_convolution(images, (5,), seeded(seed))[..., 2:-2, 2:-2].var().item() for seed in range(60)]
     assert sum(variances) / len(variances) == pytest.approx(1, abs=0.15)
+
+
+def test_foreign_views_are_changes_of_each_image_by_its_own_chance():
+    images = torch.randint(256, (200, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    views = augmented(images, "foreign", torch.Generator().manual_seed(1))
+    again = augmented(images, "foreign", torch.Generator().manual_seed(1))
+    assert torch.equal(views, again)
+    untouched = (views == images).flatten(1).all(1).double().mean().item()
+    assert abs(untouched - 0.7**6) < 0.08
+    colorless = (views[:, 0] == views[:, 1]).flatten(1).all(1).double().mean().item()
+    assert 0.1 < colorless < 0.4  # gray, unless a convolution colored it again
+
+
+def test_blur_and_masked_frequencies_and_steps_are_the_literal_ones():
+    generator = torch.Generator().manual_seed(2)
+    image = torch.rand(1, 3, 6, 6, generator=generator)
+    row, column = 0, 3
+    rows, columns = [min(max(row + d, 0), 5) for d in range(-2, 3)], [min(max(column + d, 0), 5) for d in range(-2, 3)]
+    around = [image[0, 1, r, c] for r in rows for c in columns]
+    assert blur(image)[0, 1, row, column].item() == pytest.approx(sum(around).item() / 25, rel=1e-5)
+
+    steps = posterize(image, torch.Generator().manual_seed(5))
+    count = int(torch.randint(1, 8, (1,), generator=torch.Generator().manual_seed(5)))
+    assert torch.allclose(steps * count, (image * count).round())
+
+    masked = mask_frequencies(image / 4 + 0.375, torch.Generator().manual_seed(6))
+    kept = torch.rand(1, 1, 6, 4, generator=torch.Generator().manual_seed(6)) < 0.5
+    expected = torch.fft.rfft2(image / 4 + 0.375) * kept
+    expected[..., 0, 0] = torch.fft.rfft2(image / 4 + 0.375)[..., 0, 0]
+    assert torch.allclose(masked, torch.fft.irfft2(expected, s=(6, 6)).clamp(0, 1), atol=1e-6)
+
+
+def test_images_are_turned_by_multiples_of_a_quarter():
+    images = torch.randint(256, (40, 3, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    turned = turned_at_random(images, torch.Generator().manual_seed(1))
+    turns = torch.randint(4, (40,), generator=torch.Generator().manual_seed(1))
+    assert set(turns.tolist()) == {0, 1, 2, 3}
+    for image, other, turn in zip(images, turned, turns, strict=True):
+        assert torch.equal(other, torch.rot90(image, int(turn), dims=(1, 2)))

@@ -221,3 +221,21 @@ def test_moments_gathered_in_parts_give_the_same_gaussians():
     streamed = ClassGaussians.from_moments(moments)
     whole = gaussians_of(embeddings, labels)
     torch.testing.assert_close(streamed.covariances, whole.covariances, rtol=1e-12, atol=1e-12)
+
+
+def test_moved_gaussians_are_those_of_moved_embeddings():
+    generator = torch.Generator().manual_seed(4)
+    embeddings = torch.randn(3, 9, 4, dtype=torch.float64, generator=generator)
+    shifts = torch.randn(3, 4, dtype=torch.float64, generator=generator)
+
+    def gaussians(vectors):
+        moments = ClassMoments(3, 4)
+        moments.update(vectors.flatten(0, 1), torch.arange(3).repeat_interleave(9))
+        return ClassGaussians.from_moments(moments)
+
+    still, wanted = gaussians(embeddings), gaussians(embeddings + shifts[:, None])
+    moved = still.moved(shifts)
+    for name in ("means", "center", "factor", "covariances"):
+        assert torch.allclose(getattr(moved, name), getattr(wanted, name), atol=1e-9)
+    assert moved.log_determinant == still.log_determinant
+    assert not torch.allclose(still.means, moved.means)

@@ -131,7 +131,7 @@ def test_a_wrong_choice_in_python_is_a_sentence():
         ({"optimizer": "lion"}, "optimizer is 'lion': give 'adamw', 'adam' or 'sgd'"),
         ({"schedule": "linear"}, "schedule is 'linear': give 'constant' or 'cosine'"),
         ({"augment": True}, "augment is True"),
-        ({"augment": "blur"}, "augment is 'blur': give 'none', 'colors' or 'crop'"),
+        ({"augment": "blur"}, "augment is 'blur': give 'none', 'colors', 'crop' or 'foreign'"),
         ({"optimiser": "sgd"}, "unknown setting 'optimiser': did you mean 'optimizer'"),
     ],
 )

@@ -7,18 +7,33 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from cplsr import TrainingSettings, load_adapter, load_backbone, train
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import read_adapter_info
+from cplsr.environment import cache_folder
 from cplsr.errors import InputError
+from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.training import loop, objective
 
 SETTINGS = TrainingSettings(
     way=2, shot=2, query=2, episodes=4, lr=1e-3, validation_episodes=8, candidates=10, pseudo_episodes=3,
     validate_every=2, shrinkage="ledoit_wolf",
 )  # fmt: skip
+
+VARIANTS = [
+    {"head": "ridge", "pooling": "depth"},
+    {"anchor": 5.0, "pooling": "depth"},
+    {"trust": 0.05},
+    {"average": 0.75},
+    {"augment": "foreign"},
+    {"turns": "views", "pooling": "depth"},
+    {"follow": 1, "pooling": "depth", "episodes": 6},
+    {"follow": 2, "statistics": "normalized", "episodes_per_step": 2},
+]
+"""What is off by default."""
 
 
 def rows(folder: Path) -> list[dict]:
@@ -34,8 +49,8 @@ def run(checkpoint_file, tiny, tmp_path, monkeypatch):
     """Train with changed settings in a folder of its own; returns the folder."""
     monkeypatch.setattr("cplsr.training.run.SAVE_SECONDS", 0.0)
 
-    def go(name="run", adapter="coalescent", adapter_options=None, resume=False, **changes):
-        backbone = load_backbone(checkpoint_file, heads=2)
+    def go(name="run", adapter="coalescent", adapter_options=None, resume=False, pooling="cls", layers=None, **changes):
+        backbone = load_backbone(checkpoint_file, heads=2, pooling=pooling, layers=layers)
         settings = replace(SETTINGS, **changes)
         result = train(
             backbone, tiny, out=tmp_path / name, adapter=adapter, adapter_options=adapter_options,
@@ -197,6 +212,7 @@ def test_held_out_classes_are_said_once_and_never_trained_on(run, caplog, tmp_pa
         ({"way": 1}, "way is 1"),
         ({"validation_episodes": 6}, "multiple of 4"),
         ({"statistics_images": 1}, "at least 2"),
+        ({"trust": 1.0, "adapter": "residual"}, "has none: leave --trust out"),
     ],
 )
 def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_path, changes, words):
@@ -205,18 +221,70 @@ def test_what_cannot_be_trained_gets_a_sentence_and_leaves_no_folder(run, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_depth_embeddings_are_trained_on_without_pseudo_classes_only(checkpoint_file, tiny, tmp_path):
-    def go(name, layers=None, **changes):
-        backbone = load_backbone(checkpoint_file, heads=2, pooling="depth", layers=layers)
-        return train(backbone, tiny, out=tmp_path / name, settings=replace(SETTINGS, **changes), workers=0)
-
-    for refused in ({}, {"pe": False, "layers": (0,)}):
-        with pytest.raises(InputError, match=r"only without pseudo-embeddings \(--no-pe\).* train with --pooling cls"):
-            go("refused", **refused)
+def test_what_is_read_in_depth_is_trained_on_with_pseudo_classes_of_the_last_class_token(
+    run, checkpoint_file, tiny, tmp_path
+):
+    with pytest.raises(InputError, match=r"only by CPLSR's own loss, with the last block among --layers"):
+        run("refused", pooling="depth", layers=(0,))
     assert not (tmp_path / "refused").exists()
-    go("run", pe=False)
-    assert read_adapter_info(tmp_path / "run").backbone["pooled_layers"] == (0, 1)
-    assert tensors(tmp_path / "run" / "last")
+    run("cls")
+    statistics = {file.name: file.stat().st_mtime_ns for file in (cache_folder() / "statistics").iterdir()}
+    run("depth", pooling="depth", head="ridge")
+    assert {file.name: file.stat().st_mtime_ns for file in (cache_folder() / "statistics").iterdir()} == statistics
+    run("plain", pooling="depth", head="ridge", pe=False)
+    info = read_adapter_info(tmp_path / "depth")
+    assert info.backbone["pooled_layers"] == (0, 1)
+    assert info.temperature is None  # no factor of cosines, which prototypes would take over
+    written = {name: tensors(tmp_path / name / "last") for name in ("cls", "depth", "plain")}
+    assert len(set(written.values())) == 3
+
+
+def test_pseudo_classes_follow_the_literal_drift_of_their_classes(run, tiny, checkpoint_file, monkeypatch):
+    moves, real = [], PseudoEpisodeStream.move
+
+    def move(self, shifts):
+        model, images = running[0].backbone, running[0].images
+        expected = []
+        for turn in range(4):
+            for label in range(len(images.classes)):
+                of_class = torch.randperm(8, generator=order[label])[:5].sort().values if turn == 0 else kept[label]
+                kept[label] = of_class
+                pixels = torch.from_numpy(images.pixels[images.labels == label][of_class]).rot90(turn, dims=(-2, -1))
+                expected.append((model(pixels) - frozen(pixels)).double().mean(0))
+        moves.append((shifts, torch.stack(expected).detach()))
+        real(self, shifts)
+        assert torch.equal(self.gaussians.means, self._unmoved.means + shifts)
+
+    running, kept = [], {}
+    frozen = load_backbone(checkpoint_file, heads=2)
+    stream = torch.Generator().manual_seed(0)
+    order = dict.fromkeys(range(8), stream)  # one after the other from the same stream
+    go = loop.Run.go
+    monkeypatch.setattr(loop.Run, "go", lambda self: (running.append(self), go(self))[1])
+    monkeypatch.setattr(PseudoEpisodeStream, "move", move)
+    run(follow=3, episodes=5)
+    assert len(moves) == 1  # before the fourth episode
+    shifts, expected = moves[0]
+    assert shifts.abs().max() > 1e-4
+    assert torch.allclose(shifts, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_averaged_adapter_is_the_literal_mean_over_the_last_part(run, tmp_path, monkeypatch, at_once):
+    seen, real = [], loop.Run._episodes
+
+    def kept(self, first, count):
+        figures = real(self, first, count)
+        seen.append({name: tensor.double().clone() for name, tensor in self.adapter.state_dict().items()})
+        return figures
+
+    monkeypatch.setattr(loop.Run, "_episodes", kept)
+    run(average=0.5, episodes=8, episodes_per_step=at_once, select="last")
+    last = seen[-4 // at_once :]
+    for part in ("last", "adapter"):
+        stored = load_file(tmp_path / "run" / part / "adapter.safetensors")
+        for name, tensor in stored.items():
+            assert torch.equal(tensor, (sum(each[name] for each in last) / len(last)).float())
 
 
 def test_an_adapted_backbone_is_refused(checkpoint_file, tiny, tmp_path):
@@ -400,3 +468,14 @@ def test_statistics_and_images_are_computed_once_and_damage_is_noticed(run, tmp_
     assert (len(decoded), len(computed)) == (2, 1)
     assert "damaged" in caplog.text
     assert tensors(tmp_path / "a" / "last") == tensors(tmp_path / "c" / "last")
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_a_variant_goes_on_to_the_same_bits_and_does_something(run, tmp_path, monkeypatch, changes):
+    run("undisturbed", **changes)
+    interrupted(run, monkeypatch, **changes)
+    run(resume=True, **changes)
+    written = tensors(tmp_path / "undisturbed" / "last")
+    assert tensors(tmp_path / "run" / "last") == written
+    run("usual", pooling=changes.get("pooling", "cls"))
+    assert tensors(tmp_path / "usual" / "last") != written

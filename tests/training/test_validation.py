@@ -85,6 +85,22 @@ def test_accuracy_is_that_of_a_literal_loop(images, settings, checkpoint_file):
     assert result.half_width == pytest.approx(1.96 * np.std(shares, ddof=1) / np.sqrt(20), abs=1e-6)
 
 
+def test_with_the_ridge_head_accuracy_is_that_of_a_literal_loop(tiny, checkpoint_file):
+    settings = TrainingSettings(way=3, shot=2, query=2, validation_episodes=8, sst=False, head="ridge")
+    validation = Validation.of(decoded_images(tiny, 32, processes=Processes(), workers=0), settings)
+    backbone = load_backbone(checkpoint_file, heads=2, pooling="depth")
+    vectors = backbone(torch.from_numpy(np.array(validation.images.pixels))).double()
+    vectors = vectors / vectors.norm(dim=1, keepdim=True)
+    truth = torch.eye(3, dtype=torch.float64).repeat_interleave(2, dim=0)
+    right = []
+    for support, query in zip(validation.episodes.support, validation.episodes.query, strict=True):
+        rows = vectors[support.reshape(-1)]
+        weights = rows.T @ torch.linalg.inv(rows @ rows.T + 0.1 * torch.eye(6)) @ truth
+        answers = (vectors[query.reshape(-1)] @ weights).argmax(dim=1)
+        right += (answers == torch.arange(3).repeat_interleave(2)).tolist()
+    assert validation.accuracy(backbone, Processes()).mean == pytest.approx(100 * np.mean(right), abs=1e-6)
+
+
 def test_episodes_are_fixed_by_the_seed(tiny):
     images = decoded_images(tiny, 32, processes=Processes(), workers=0)
     first, again = Validation.of(images, SETTINGS), Validation.of(images, SETTINGS)

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 
 from cplsr.adapters.kinds import check_options
 from cplsr.declared import between, fit_table, kinds_of, nearest
+from cplsr.episodes.heads import make_head
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.methods.support_tuning import TUNED, make_tuning
 from cplsr.records.results import FROZEN
+from cplsr.settings.backbone import Pooling
 from cplsr.settings.numbers import LearningRate
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
@@ -35,6 +37,8 @@ class Candidate:
     adapt: on how many episodes of each target the method adapts to the support set; 0: every episode is measured by
         prototypes.
     tune_on_support: adapt not as the method does, but by tuning the class token (see `SupportTuning`).
+    pooling, read_pooling, read_head: how embeddings are made in training, made for the evaluation, and answer there;
+        `None`: as the setup says, and where it says nothing of reading, as in training.
     """
 
     adapter: str
@@ -44,8 +48,12 @@ class Candidate:
     adapt: Annotated[int, between(0, 1_000_000)] = 0
     adapt_options: dict[str, Any] = field(default_factory=dict)
     tune_on_support: bool = False
+    pooling: Pooling | None = None
+    read_pooling: Pooling | None = None
+    read_head: str | None = None
 
 
+_READING = ("pooling", "read_pooling", "read_head")
 _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
     **kinds_of(Candidate),
@@ -194,6 +202,7 @@ def _plan_run(row: AblationRow, name: str, common: TrainingSettings, changes: Ma
     candidate = {part.name: getattr(row, part.name) for part in fields(Candidate)}
     try:
         run = Run(row=name, settings=replace(common, **changes), **candidate)
+        make_head(run.read_head or run.settings.head)
         if not run.frozen:
             run.objective()
             run.adaptation()
@@ -235,11 +244,12 @@ def _variants(row: AblationRow, rates: Rates, own: float | None) -> list[tuple[s
 def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
     values = _values(name, table)
     own = values.pop("lr_own", None)
+    reading = {key: values.pop(key) for key in _READING if key in values}
     kind, options = _named(values, "adapter", common)
     if kind == FROZEN:
         for key in (*options, *(_OF_METHODS & values.keys())):
             raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
-        return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own)
+        return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own, **reading)
     method_name, method_options = _named(values, "method", common)
     trains = values.pop("train", common["train"])
     adaptation = {key: values.pop(key) for key in _ADAPTING if key in values}
@@ -258,6 +268,7 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
         method=method_name,
         method_options=method_options,
         **adaptation,
+        **reading,
     )
 
 

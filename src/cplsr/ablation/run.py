@@ -28,7 +28,7 @@ from cplsr.methods.registry import FULL, METHODS, learning_kind
 from cplsr.methods.support_tuning import TUNED
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
-from cplsr.records.results import Results, SnapshotRow
+from cplsr.records.results import FROZEN, Results, SnapshotRow
 from cplsr.records.run import RUN, TrainingRun
 from cplsr.training.loop import TrainingResult, train
 from cplsr.training.run_folder import told_differences
@@ -100,16 +100,18 @@ def perform(job: Job, workspace: Workspace) -> None:
         train_run(job, workspace)
         return
     training = None if job.run.frozen else train_run(job, workspace)
-    results, seconds = measure(job, workspace)
     snapshots: tuple[SnapshotRow, ...] = ()
-    if _keeps_snapshots(job):
-        snapshots = measure_snapshots(workspace.backbone, workspace.targets, job.folder, **_measuring(job))
+    with workspace.pooled(workspace.setup.read_as(job.run)[0]):
+        results, seconds = measure(job, workspace)
+        backbone = workspace.backbone.description()
+        if _keeps_snapshots(job):
+            snapshots = measure_snapshots(workspace.backbone, workspace.targets, job.folder, **_measuring(job))
     AblationRun(
         row=job.run.row,
         shot=job.run.settings.shot,
         seed=job.run.settings.seed,
         **job.figure_settings(),
-        backbone=workspace.backbone.description(),
+        backbone=backbone,
         results=results,
         training=None if training is None else _training_outcome(training, count_parameters(job.run, workspace)),
         declared=declared(job.run),
@@ -124,30 +126,35 @@ def train_run(job: Job, workspace: Workspace) -> TrainingResult:
     """Train the run's adapter in a folder of its own, from the beginning or from where it was interrupted."""
     run = job.run
     base, val = workspace.training_domains(run.settings)
-    return train(
-        workspace.backbone,
-        base,
-        val,
-        out=job.folder,
-        adapter=run.adapter,
-        adapter_options=run.adapter_options,
-        settings=run.settings,
-        objective=run.objective(),
-        resume=True,
-        snapshots=_keeps_snapshots(job),
-        workers=workspace.setup.workers,
-        command=job.command or None,
-    )
+    with workspace.pooled(workspace.setup.trained_pooling(run)):
+        return train(
+            workspace.backbone,
+            base,
+            val,
+            out=job.folder,
+            adapter=run.adapter,
+            adapter_options=run.adapter_options,
+            settings=run.settings,
+            objective=run.objective(),
+            resume=True,
+            snapshots=_keeps_snapshots(job),
+            workers=workspace.setup.workers,
+            command=job.command or None,
+        )
 
 
 def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
-    """Measure the frozen backbone and the run on the same episodes; tell the seconds of an episode, where known."""
-    run, shared = job.run, _measuring(job)
+    """Measure the frozen backbone and the run on the same episodes; tell the seconds of an episode, where known.
+
+    In the figures both go by their plain names, however they were read.
+    """
+    setup, run, shared = workspace.setup, job.run, _measuring(job)
     adapters = [] if run.frozen else [(run.row, job.folder)]
     adaptation = run.adaptation()
     if adaptation is None:
-        results = evaluate(workspace.backbone, workspace.targets, adapters=adapters, **shared)
-        return results, prototype_seconds(workspace.backbone, run, shared["settings"].query)
+        head = setup.read_as(run)[1]
+        results = evaluate(workspace.backbone, workspace.targets, adapters=adapters, heads=[head], **shared)
+        return _by_plain_names(results, run.row), prototype_seconds(workspace.backbone, run, shared["settings"].query)
     results = evaluate(workspace.backbone, workspace.targets, **shared)
     adapted = measure_adaptation(
         workspace.backbone,
@@ -180,6 +187,17 @@ def _measuring(job: Job) -> dict[str, Any]:
 def _keeps_snapshots(job: Job) -> bool:
     """Whether all snapshots are measured: not those of runs that adapt, which takes too long to do it many times."""
     return job.setup.best_on_target and job.record is not None and not job.run.frozen and job.run.adapt == 0
+
+
+def _by_plain_names(results: Results, row: str) -> Results:
+    """The frozen backbone, which stands first, and the row, without what they were read with."""
+    names = {method: row if number else FROZEN for number, method in enumerate(results.methods)}
+    changed: dict[str, Any] = {
+        part: tuple(replace(each, method=names[each.method]) for each in getattr(results, part))
+        for part in ("rows", "confusion", "calibration")
+    }
+    paired = tuple(replace(each, method=row, against=FROZEN) for each in results.paired)
+    return replace(results, **changed, paired=paired)
 
 
 def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -19,13 +20,14 @@ from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
 from cplsr.processes import Processes
 from cplsr.settings.ablation import SharedSettings
+from cplsr.settings.backbone import Pooling
 from cplsr.settings.episodes import EpisodeSettings
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import base_gaussians
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
-_STATISTICS = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
+_STATISTICS = ("turned_classes", "statistics", "statistics_images", "shrinkage", "ridge")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,15 @@ class Setup(SharedSettings):
             prototype=settings.prototype,
         )
 
+    def trained_pooling(self, run: Run) -> Pooling:
+        """What a run's embeddings are in training."""
+        return run.pooling or self.pooling
+
+    def read_as(self, run: Run) -> tuple[Pooling, str]:
+        """Embedding and head that a run is measured with: its own, those of all rows, or as in training."""
+        pooling = run.read_pooling or self.read_pooling or self.trained_pooling(run)
+        return pooling, run.read_head or self.read_head or run.settings.head
+
     def figure_settings(self, run: Run) -> dict[str, Any]:
         """The settings that a run's figures depend on, as plain data; device and batch size are not among them."""
         training_only = {"base", "val"} if run.frozen else set()
@@ -53,6 +64,13 @@ class Setup(SharedSettings):
         for name in ("layers", "best_on_target"):
             if not content[name]:  # as in records of runs that are finished already
                 del content[name]
+        content["pooling"] = self.trained_pooling(run)
+        content["read_pooling"], content["read_head"] = self.read_as(run)
+        for name, usual in (("read_pooling", content["pooling"]), ("read_head", run.settings.head)):
+            if content[name] == usual:
+                del content[name]
+        if run.frozen and run.settings.head != TrainingSettings.head:
+            content["head"] = run.settings.head
         content["shots"] = list(self.evaluation(run.settings).shots)
         content["way"] = run.settings.way
         content["prototype"] = run.settings.prototype
@@ -69,6 +87,10 @@ class Workspace:
     def backbone(self) -> Backbone:
         """The frozen backbone; whoever puts an adapter on it takes it off again."""
         return open_backbone(self.setup)
+
+    def pooled(self, pooling: Pooling) -> AbstractContextManager[None]:
+        """Let the backbone make such embeddings until the end of the block."""
+        return self.backbone.pooled(pooling, self.setup.layers if pooling == "depth" else None)
 
     @cached_property
     def targets(self) -> dict[str, Domain]:
@@ -111,24 +133,26 @@ class Workspace:
                     except InputError as error:
                         raise InputError(f"{target}: {error}") from error
 
-    def fill_caches(self, runs: Iterable[Run], *, targets: bool = True) -> None:
+    def fill_caches(self, runs: Sequence[Run], *, targets: bool = True) -> None:
         """Make everything that several runs need, so that runs that start together do not all make it at once.
 
         With `targets` the target domains are embedded by the frozen backbone, too.
         """
         alone, size, workers = Processes(), self.backbone.image_size, self.setup.workers
         done: set[tuple[object, ...]] = set()
-        for settings in (run.settings for run in runs if not run.frozen):
+        for run in (run for run in runs if not run.frozen):
+            settings, pooling = run.settings, self.setup.trained_pooling(run)
             base, val = self.training_domains(settings)
             options = tuple(getattr(settings, name) for name in _STATISTICS) if settings.pe else ()
-            if (key := (base.fingerprint, val.fingerprint, options)) in done:
+            if (key := (base.fingerprint, val.fingerprint, pooling, options)) in done:
                 continue
             done.add(key)
             images, _ = (decoded_images(domain, size, processes=alone, workers=workers) for domain in (base, val))
             if settings.pe:
-                base_gaussians(self.backbone, images, settings, processes=alone)
-        if targets:
-            for domain in self.targets.values():
-                embed_domain(
-                    self.backbone, domain, batch_size=self.setup.batch_size, workers=workers, cache=EmbeddingCache()
-                )
+                with self.pooled(pooling):
+                    base_gaussians(self.backbone, images, settings, processes=alone)
+        batch_size = self.setup.batch_size
+        for pooling in sorted({self.setup.read_as(run)[0] for run in runs}) if targets else ():
+            with self.pooled(pooling):
+                for domain in self.targets.values():
+                    embed_domain(self.backbone, domain, batch_size=batch_size, workers=workers, cache=EmbeddingCache())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints
@@ -59,10 +61,14 @@ class Adapter(BlockPoints, ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the parameters; kind and options are part of the names, which are there without any too."""
-        head = f"{self.kind} {sorted(self.options.items())} "
-        tensors = self.state_dict() or {"": torch.empty(0)}
-        return fingerprint_of({head + name: tensor for name, tensor in tensors.items()})
+        """Fingerprint of the parameters; kind and options are part of the names."""
+        return fingerprint(self.kind, self.options, self.state_dict())
+
+
+def fingerprint(kind: str, options: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Fingerprint of an adapter with these parameters; kind and options are part of the names, also without any."""
+    head = f"{kind} {sorted(options.items())} "
+    return fingerprint_of({head + name: tensor for name, tensor in (tensors or {"": torch.empty(0)}).items()})
 
 
 def seeded(seed: int) -> torch.Generator:

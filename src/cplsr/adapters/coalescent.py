@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -81,6 +81,18 @@ class Coalescent(Adapter):
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
         return torch.stack([symmetry_penalty(C) for C in self.projections().values()]).sum()
 
+    @torch.no_grad()
+    def bound(self, radius: float) -> None:
+        """Bring every C with ‖C − I‖_F above `radius` back to that distance, straight towards I; others stay."""
+        for layer, C in self.projections().items():
+            identity = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
+            distance = torch.linalg.matrix_norm(C - identity)[:, None, None]
+            near = identity + (C - identity) * (radius / distance)
+            if self.mahalanobis:  # between I and P Pᵀ, hence positive definite
+                near = torch.linalg.cholesky_ex(near).L
+            stored = self.C[str(layer)]
+            stored.copy_(torch.where(distance > radius, near, stored))
+
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
         if self.rotary:
@@ -131,6 +143,19 @@ class _Prepared(BlockPoints):
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
         return project_query(x, self.queries[layer]) if layer in self.queries else projection(x)
+
+
+def mean_of_projections(
+    adapters: Sequence[Mapping[str, Tensor]], constraint: str = "free", **other_options: Any
+) -> dict[str, Tensor]:
+    """The stored tensors of the adapter whose every C is the mean of those of some adapters with the same options."""
+    mean = {}
+    for name, like in adapters[0].items():
+        stored = torch.stack([tensors[name].double() for tensors in adapters])
+        if constraint == "mahalanobis":
+            stored = torch.linalg.cholesky((stored.tril() @ stored.tril().mT).mean(0))[None]
+        mean[name] = stored.mean(0).to(like.dtype)
+    return mean
 
 
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:

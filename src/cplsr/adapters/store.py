@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, attach, detach
+from cplsr.adapters.base import fingerprint
+from cplsr.adapters.coalescent import mean_of_projections
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions, why_not_downloaded
 from cplsr.errors import InputError, first_line
 from cplsr.files import access_like_folder, new_folder, sha256_of
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
+from cplsr.records.parts import BackboneInfo
 
 TENSORS = "adapter.safetensors"
 
@@ -43,7 +47,46 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
     """
     adapter = adapter_of(backbone)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in adapter.state_dict().items()}
-    path = Path(path)
+    return _write(Path(path), tensors, adapter.kind, adapter.options, backbone.description(), info)
+
+
+def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
+    """Write the mean of several coalescent adapters of the same backbone to a folder, and return its path.
+
+    It is the mean of every C, with P Pᵀ = C where they are so constrained; embeddings are not averaged by that.
+
+    Args:
+        sources: adapter folders, run folders that hold one, or hub repositories; at least two.
+        path: the folder to write; an older adapter there is replaced.
+
+    Raises:
+        InputError: the adapters are not alike, or of a kind whose parameters have no meaningful mean.
+    """
+    first, *others = stored = [read_adapter_info(source) for source in sources]
+    if not others:
+        raise InputError("one adapter has no mean with others: give at least two")
+    if first.kind != "coalescent":
+        raise InputError(f"{first.folder} is a {first.kind!r} adapter: only coalescent projections are averaged")
+    tensors = [_read_tensors(each) for each in stored]
+    for each, own in zip(others, tensors[1:], strict=True):
+        shapes = [{name: tensor.shape for name, tensor in one.items()} for one in (tensors[0], own)]
+        options = [{**one.options, "seed": 0} for one in (first, each)]
+        same = each.kind == first.kind and each.backbone["fingerprint"] == first.backbone["fingerprint"]
+        if not same or options[0] != options[1] or shapes[0] != shapes[1]:
+            raise InputError(
+                f"{each.folder} and {first.folder} differ in kind, options, shapes or backbone: give adapters of runs "
+                "that differ in seed and training only"
+            )
+    info: dict[str, Any] = {"shot": first.shot if {each.shot for each in stored} == {first.shot} else None}
+    info["averaged"] = [each.fingerprint for each in stored]
+    return _write(
+        Path(path), mean_of_projections(tensors, **first.options), first.kind, first.options, first.backbone, info
+    )
+
+
+def _write(
+    path: Path, tensors: dict[str, Tensor], kind: str, options: dict[str, Any], backbone: BackboneInfo, info: Any
+) -> Path:
     other = path.exists() and not (path / DESCRIPTION).is_file()
     if other and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists and is not an adapter folder, so it is not overwritten: give another path")
@@ -52,12 +95,12 @@ def save_adapter(backbone: Backbone, path: str | Path, **info: Any) -> Path:
         save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
         access_like_folder(folder / TENSORS)
         AdapterInfo(
-            kind=adapter.kind,
-            options=adapter.options,
-            backbone=backbone.description(),
+            kind=kind,
+            options=options,
+            backbone=backbone,
             info=info,
             versions=versions(),
-            fingerprint=adapter.fingerprint,
+            fingerprint=fingerprint(kind, options, tensors),
             sha256=sha256_of(folder / TENSORS),
         ).write(folder)
     return path

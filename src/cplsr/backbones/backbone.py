@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -185,6 +186,17 @@ class Backbone(nn.Module):
         config: Any = self.model.config
         config.image_size = image_size
         self.image_size = image_size
+
+    @contextmanager
+    def pooled(self, pooling: str, layers: Sequence[int] | None = None) -> Iterator[None]:
+        """Make other embeddings of the same tokens until the end of the block; arguments as when it is loaded."""
+        before = self.pooling, self.pooled_layers
+        self.pooled_layers = pooled_layers(pooling, layers, self.layers)
+        self.pooling = pooling
+        try:
+            yield
+        finally:
+            self.pooling, self.pooled_layers = before
 
     def normalize(self, pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
         """Scale raw `uint8` pixels to the range of colors that the transformer was trained on."""

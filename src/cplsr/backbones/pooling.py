@@ -71,5 +71,10 @@ def pool(
     return torch.cat([normalize(_wide(part), dim=-1) for part in parts], dim=-1)
 
 
+def last_class_token(embeddings: Float[Tensor, "*batch numbers"], dim: int) -> Float[Tensor, "*batch dim"]:
+    """The unit class token after the last block that was read, out of depth embeddings of tokens `dim` wide."""
+    return embeddings[..., -2 * dim : -dim]
+
+
 def _wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))

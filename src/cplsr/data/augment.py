@@ -7,9 +7,9 @@ import math
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
-from torch.nn.functional import affine_grid, conv2d, grid_sample, pad
+from torch.nn.functional import affine_grid, avg_pool2d, conv2d, grid_sample, pad
 
-from cplsr.settings.training import Augment
+from cplsr.settings.training import TURNS, Augment
 
 GRAY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness an eye sees (ITU-R BT.601)."""
@@ -17,6 +17,12 @@ RATIO = 4 / 3
 """A piece is at most this many times as wide as high, or as high as wide."""
 JITTER = 0.4
 """By how much brightness, contrast and saturation of a base image may be changed."""
+STRONG_JITTER = 0.8
+"""The same for foreign views."""
+CHANCE = 0.3
+"""Probability of each change of a foreign view."""
+KERNELS = (1, 3, 5, 7)
+"""Sides of the kernels of random convolutions there."""
 PIECE = (0.08, 1.0)
 """Least and largest area of a piece of a base image."""
 
@@ -28,10 +34,63 @@ def augmented(
     if kind == "none":
         return images
     changed = images.float() / 255
+    if kind == "foreign":
+        return (foreign(changed, generator) * 255).round().to(torch.uint8)
     if kind == "crop":
         changed = cut(changed, crop_boxes(len(images), PIECE, generator))
     changed = flip(color_jitter(changed, JITTER, generator), generator)
     return (changed * 255).round().to(torch.uint8)
+
+
+def foreign(images: Float[Tensor, "batch 3 size size"], generator: torch.Generator) -> Tensor:
+    """Images as of another domain: each change comes to each image with the probability `CHANCE`; values in 0..1.
+
+    One kernel is drawn for all images of a random convolution, whose result is spread over 0..1 image by image.
+    """
+    changes = (
+        lambda x: color_jitter(x, STRONG_JITTER, generator),
+        lambda x: gray(x).expand_as(x),
+        blur,
+        lambda x: posterize(x, generator),
+        lambda x: mask_frequencies(x, generator),
+        lambda x: spread(random_convolution(x, KERNELS, generator)),
+    )
+    for change in changes:
+        images = sometimes(change(images), images, CHANCE, generator)
+    return images
+
+
+def blur(images: Float[Tensor, "batch 3 height width"]) -> Tensor:
+    """The mean of 5 × 5 pixels, those at the border repeated outside."""
+    return avg_pool2d(pad(images, (2, 2, 2, 2), mode="replicate"), 5, stride=1)
+
+
+def posterize(images: Float[Tensor, "batch 3 height width"], generator: torch.Generator) -> Tensor:
+    """Round the values of each image to 2 to 8 equal steps."""
+    steps = torch.randint(1, 8, (len(images), 1, 1, 1), generator=generator).to(images)
+    return (images * steps).round() / steps
+
+
+def mask_frequencies(images: Float[Tensor, "batch 3 height width"], generator: torch.Generator) -> Tensor:
+    """Leave a random half of each image's frequencies out, but never its mean color; values kept in 0..1."""
+    spectrum = torch.fft.rfft2(images)
+    kept = torch.rand(len(images), 1, *spectrum.shape[-2:], generator=generator).to(images.device) < 0.5
+    kept[..., 0, 0] = True
+    return torch.fft.irfft2(spectrum * kept, s=images.shape[-2:]).clamp(0, 1)
+
+
+def spread(images: Float[Tensor, "batch 3 height width"]) -> Tensor:
+    """Stretch the values of each image to 0..1; an image of one value becomes 0."""
+    low, high = (edge(dim=(1, 2, 3), keepdim=True) for edge in (images.amin, images.amax))
+    return (images - low) / torch.where(high > low, high - low, 1)
+
+
+def turned_at_random(
+    images: UInt8[Tensor, "batch 3 size size"], generator: torch.Generator
+) -> UInt8[Tensor, "batch 3 size size"]:
+    """Each image turned by a random multiple of 90°."""
+    turns = torch.randint(TURNS, (len(images),), generator=generator).tolist()
+    return torch.stack([image.rot90(turn, dims=(-2, -1)) for image, turn in zip(images, turns, strict=True)])
 
 
 def flip(images: Float[Tensor, "batch 3 height width"], generator: torch.Generator, chance: float = 0.5) -> Tensor:

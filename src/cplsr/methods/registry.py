@@ -35,6 +35,9 @@ METHODS: Named[Method] = Named(
     },
 )
 
+OWN_SETTINGS = ("head", "anchor")
+"""Training settings that CPLSR's own loss alone knows."""
+
 FULL = "full"
 """The adapter kind that is the whole backbone."""
 
@@ -110,6 +113,9 @@ def make_objective(
     if settings is not None:
         if settings.pe:
             raise InputError(f"the method {method.name!r} makes no use of pseudo-embeddings: give --no-pe (pe = false)")
+        for name in OWN_SETTINGS:
+            if getattr(settings, name) != getattr(TrainingSettings, name):
+                raise InputError(f"the method {method.name!r} makes no use of --{name}: leave it out")
         if "temperature" in inspect.signature(method.objective).parameters:
             checked.setdefault("temperature", settings.temperature)
     return method.objective(**checked)

@@ -84,6 +84,7 @@ class PseudoEpisodeStream:
             raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
         self.gaussians, self.recipe, self.seed = gaussians, recipe, seed
         self.pool, self.online = pool, online
+        self._unmoved = gaussians
         self._drawn: dict[int, PseudoEpisode] = {}
 
     def episode(self, number: int) -> PseudoEpisode:
@@ -96,6 +97,11 @@ class PseudoEpisodeStream:
         if drawn_as not in self._drawn:
             self._drawn[drawn_as] = self._draw(drawn_as)
         return self._drawn[drawn_as]
+
+    def move(self, shifts: Float64[Tensor, "classes dim"]) -> None:
+        """Draw from now on about means that lie `shifts` away from those it was made with."""
+        self.gaussians = self._unmoved.moved(shifts)
+        self._drawn.clear()
 
     def _draw(self, number: int) -> PseudoEpisode:
         generator = numbered_generator(self.seed, number, Stream.PSEUDO_EPISODES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -70,6 +70,18 @@ class ClassGaussians:
     def dim(self) -> int:
         """Length of an embedding."""
         return self.moments.dim
+
+    def moved(self, shifts: Float64[Tensor, "classes dim"]) -> ClassGaussians:
+        """The same Gaussians about other means; their covariances, and with them ℓ, stay."""
+        means = self.means + shifts
+        center = means.mean(0)
+        before, after = self.means - self.center, means - center
+        total = self.factor @ self.factor.T - before.T @ before + after.T @ after
+        moments = ClassMoments.from_tensors(
+            {**self.moments.tensors(), "means": means}, statistics=self.moments.statistics
+        )
+        factor = cholesky_factor(total, "the sum of all covariances")
+        return replace(self, moments=moments, center=center, factor=factor)
 
     def covariance(self, label: int) -> Float64[Tensor, "dim dim"]:
         """Σ_k (Eq. 6) of one class, shrunk as asked and with the ridge."""

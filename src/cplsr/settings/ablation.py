@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from cplsr.declared import Declared, between
-from cplsr.settings.backbone import BackboneSettings
+from cplsr.settings.backbone import BackboneSettings, Pooling
 from cplsr.settings.embedding import EmbeddingSettings, ThreadSettings
 from cplsr.settings.numbers import DrawnEpisodes, Images
 from cplsr.settings.training import TrainingDomains
@@ -22,6 +22,10 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
     """Episodes of each target, shot and seed."""
     evaluation_query: Images = 15
     """Query images of each class in them."""
+    read_pooling: Pooling | None = None
+    """Embedding that every row is measured with. Default: as in training."""
+    read_head: str | None = None
+    """What answers the evaluation episodes: prototypes, ridge, ridge:penalty=1 … Default: as in training."""
     match_shot: bool = True
     """Measure each adapter only at the shot it was trained for."""
     best_on_target: bool = False

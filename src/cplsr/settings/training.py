@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cplsr.declared import Declared, between
+from cplsr.declared import Declared, above, between
 from cplsr.errors import InputError
 from cplsr.settings.episodes import EpisodeShape, PrototypeKind
 from cplsr.settings.numbers import BaseEpisodes, DrawnEpisodes, LearningRate, Seed, Temperature
@@ -19,7 +19,9 @@ Shrinkage = Literal["none", "ledoit_wolf"]
 Ridge = Annotated[float, between(0, 1_000_000)]
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
-Augment = Literal["none", "colors", "crop"]
+Augment = Literal["none", "colors", "crop", "foreign"]
+Turned = Literal["classes", "views"]
+TrainedHead = Literal["prototypes", "ridge"]
 Trains = Literal["auto", "adapter", "backbone"]
 
 
@@ -83,19 +85,30 @@ class TrainingSettings(PseudoEpisodeRecipe):
     warmup: Annotated[float, between(0, 1)] = 0.0
     """Share of the optimizer steps in which the learning rates rise linearly."""
     augment: Augment = "none"
-    """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole."""
+    """Random changes of base images: color jitter and flip, for crop of a random piece enlarged to the whole; or each
+    of random convolution, jitter, gray, blur, posterizing and masked frequencies with some chance."""
+    head: TrainedHead = "prototypes"
+    """What answers the queries in loss and validation: cosines with prototypes, or ridge regression."""
     temperature: Temperature = 20.0
-    """Factor of the cosines."""
+    """Factor of the cosines, or of the scores of the ridge regression."""
     prototype: PrototypeKind = "mean"
     """Prototype of a class: mean of the raw embeddings, or of the embeddings scaled to length one."""
     symmetry: Annotated[float, between(0, 1_000_000)] = 0.0
     """Factor of the penalty on C − Cᵀ (free coalescent projections only)."""
+    anchor: Annotated[float, between(0, 1_000_000)] = 0.0
+    """Factor of the penalty on 1 − cos between the adapted and the frozen embedding of each image of an episode."""
+    trust: Annotated[float, above(0, 1_000_000)] | None = None
+    """Largest ‖C − I‖ of a head: what a step leads further away is brought back (coalescent projections only)."""
     sst: bool = True
     """Self-supervised transformations: every image turned four ways, every turn a class of its own."""
+    turns: Turned = "classes"
+    """With `sst`: every turn a class of its own, or every image turned at random and its class the same."""
     pe: bool = True
     """Pseudo-embeddings: join every episode with one of pseudo-classes."""
     select: Literal["best", "last"] = "best"
     """Which adapter goes to RUN/adapter: the best on the validation episodes, or the last."""
+    average: Annotated[float, between(0, 1)] = 0.0
+    """Share of the run, its last part, over which the mean of the adapter's parameters is the last adapter."""
     validation_episodes: DrawnEpisodes = 600
     """Fixed validation episodes; with `sst` a multiple of 4, for they are of turned classes."""
     validate_every: Annotated[int, between(0, 10_000_000)] | None = None
@@ -112,6 +125,8 @@ class TrainingSettings(PseudoEpisodeRecipe):
     """Pseudo-episodes drawn beforehand and used again and again (E_P)."""
     online: bool = False
     """A fresh pseudo-episode every step instead."""
+    follow: Annotated[int, between(0, 10_000_000)] = 0
+    """Base episodes after which the Gaussians' means move by the drift of their classes under the adapter; 0 never."""
     checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     compile: bool = False
@@ -124,7 +139,7 @@ class TrainingSettings(PseudoEpisodeRecipe):
         super().__post_init__()
         if self.way < 2:
             raise InputError("way is 1: an episode with one class has nothing to tell apart, give at least 2")
-        if self.sst and self.validation_episodes % TURNS:
+        if self.turned_classes and self.validation_episodes % TURNS:
             raise InputError(
                 f"validation_episodes is {self.validation_episodes}: a draw is turned four ways, give a multiple of 4"
             )
@@ -135,9 +150,14 @@ class TrainingSettings(PseudoEpisodeRecipe):
         return self.pe
 
     @property
-    def steps_per_episode(self) -> int:
-        """Optimizer steps that one base episode gives."""
-        return TURNS if self.sst else 1
+    def turned_classes(self) -> bool:
+        """Whether every turn of a class is a class of its own."""
+        return self.sst and self.turns == "classes"
+
+    @property
+    def turns_per_class(self) -> int:
+        """How many classes a base class gives, and an episode steps of the optimizer."""
+        return TURNS if self.turned_classes else 1
 
     @property
     def validation_interval(self) -> int:

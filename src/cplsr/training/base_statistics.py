@@ -6,16 +6,19 @@ import hashlib
 import json
 import logging
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
+from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.environment import cache_folder
+from cplsr.episodes.prototypes import normalize
 from cplsr.evaluation.cache import EmbeddingKey
 from cplsr.evaluation.embed import embed_decoded
 from cplsr.files import UnwritableError
@@ -23,10 +26,12 @@ from cplsr.processes import Processes
 from cplsr.progress import progress_bar
 from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
-from cplsr.settings.training import TURNS, TrainingSettings
+from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError
 
 BATCH = 64
+FOLLOWED = 5
+"""Images of each class that tell how far it drifted."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,10 +45,18 @@ def base_gaussians(
 ) -> ClassGaussians:
     """μ_k and Σ_k of all base classes, with SST of all four turns of each (Eq. 5-6), from the cache or anew.
 
+    Where embeddings are read in depth they are those of the last class token, in whose space covariances stay small.
     The backbone must be frozen: an adapter on it would be part of the statistics.
     """
     if backbone.adapter is not None:
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
+    with _last_layer(backbone):
+        return _gaussians(backbone, images, settings, processes, folder)
+
+
+def _gaussians(
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes, folder: Path | None
+) -> ClassGaussians:
     file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
     # All processes must take the same way, so they share what the first one finds.
     gaussians = _load(file) if processes.first else None
@@ -56,6 +69,32 @@ def base_gaussians(
                 warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
     processes.wait()
     return gaussians or ClassGaussians.load(file)
+
+
+def class_means(
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, *, processes: Processes
+) -> Float64[Tensor, "classes dim"]:
+    """Mean embeddings of the base classes, numbered as in `base_gaussians`, under the adapter as it is now.
+
+    They are of at most `FOLLOWED` of the images in the statistics of each class: a drift needs few, for it is the
+    difference between two means of the same images.
+    """
+    chosen = _chosen(images, min(FOLLOWED, settings.statistics_images or FOLLOWED))
+    batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
+    count = len(images.classes)
+    turned = [(turn, batch) for turn in range(settings.turns_per_class) for batch in batches]
+    with _last_layer(backbone):
+        vectors = processes.unshare(list(embed_decoded(backbone, images, processes.share(turned))))
+    rows = torch.from_numpy(np.concatenate(vectors)).double()
+    if settings.statistics == "normalized":
+        rows = normalize(rows)
+    labels = torch.from_numpy(np.concatenate([images.labels[batch] + turn * count for turn, batch in turned]))
+    counts = torch.bincount(labels)
+    return torch.zeros(len(counts), rows.shape[1], dtype=rows.dtype).index_add_(0, labels, rows) / counts[:, None]
+
+
+def _last_layer(backbone: Backbone) -> AbstractContextManager[None]:
+    return backbone.pooled("cls") if backbone.pooling == "depth" else nullcontext()
 
 
 def _load(file: Path) -> ClassGaussians | None:
@@ -72,7 +111,7 @@ def _compute(
     backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes
 ) -> ClassGaussians:
     chosen = _chosen(images, settings.statistics_images)
-    turns = TURNS if settings.sst else 1
+    turns = settings.turns_per_class
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
@@ -97,11 +136,11 @@ def _chosen(images: DecodedImages, most: int | None) -> Int64[ndarray, "chosen"]
 
 
 def _key(backbone: Backbone, images: DecodedImages, settings: TrainingSettings) -> str:
-    options = ("sst", "statistics", "statistics_images", "shrinkage", "ridge")
     parts = {
         "format": 1,
         "backbone": EmbeddingKey.of(backbone).folder_name,
         "images": images.fingerprint,
-        **{name: getattr(settings, name) for name in options},
+        "sst": settings.turned_classes,
+        **{name: getattr(settings, name) for name in ("statistics", "statistics_images", "shrinkage", "ridge")},
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

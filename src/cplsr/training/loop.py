@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
@@ -23,8 +24,8 @@ from cplsr.files import only_writer
 from cplsr.processes import Processes
 from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
-from cplsr.settings.training import TURNS, TrainingSettings
-from cplsr.training.base_statistics import base_gaussians
+from cplsr.settings.training import TrainingSettings
+from cplsr.training.base_statistics import base_gaussians, class_means
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
 from cplsr.training.run_folder import RunFolder, git_commit
@@ -89,6 +90,10 @@ def train(
     _check_request(backbone, settings, objective, processes)
     base, val = _with_validation(base, val, settings)
     options = check_options(adapter, adapter_options or {})
+    if settings.trust is not None and adapter != Coalescent.kind:
+        raise InputError(
+            f"trust bounds how far a coalescent projection goes, and a {adapter!r} adapter has none: leave --trust out"
+        )
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     _check_adapter(backbone, adapter, options)
@@ -108,19 +113,21 @@ def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
         decoded_images(domain, backbone.image_size, processes=processes, workers=workers)
         for domain in (job.base, job.val)
     )
-    pseudo = None
+    pseudo = frozen_means = None
     if settings.pe:
         gaussians = base_gaussians(backbone, images, settings, processes=processes)
         pool, online = settings.pseudo_episodes, settings.online
         pseudo = PseudoEpisodeStream(gaussians, settings, seed=settings.seed, pool=pool, online=online)
+        if settings.follow:
+            frozen_means = class_means(backbone, images, settings, processes=processes)
     attach(backbone, job.adapter, **job.options)
     backbone.checkpointing = settings.checkpointing
     try:
         validation = Validation.of(val_images, settings)
-        job.objective.length = settings.episodes * settings.steps_per_episode // processes.count
-        job.objective.prepare(backbone, len(images.classes) * (TURNS if settings.sst else 1))
+        job.objective.length = settings.episodes * settings.turns_per_class // processes.count
+        job.objective.prepare(backbone, len(images.classes) * settings.turns_per_class)
         job.objective.to(backbone.device)
-        Run(job, folder, images, validation, pseudo).go()
+        Run(job, folder, images, validation, pseudo, frozen_means).go()
     finally:
         backbone.checkpointing = False
         detach(backbone)
@@ -135,13 +142,12 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
         )
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter already: detach it before training another")
-    # Pseudo-embeddings of that length do not fit, and other losses change tokens behind blocks that were read already.
-    own = isinstance(objective, JointObjective) and not settings.pe
+    # Other losses change tokens behind blocks that were read already; blocks behind the last one read learn nothing.
+    own = isinstance(objective, JointObjective)
     if backbone.pooling == "depth" and not (own and backbone.layers - 1 in backbone.pooled_layers):
         raise InputError(
-            f"depth embeddings of {backbone.embedding_dim} numbers can be trained on only without pseudo-embeddings "
-            "(--no-pe), by CPLSR's own loss, with the last block among --layers: train with --pooling cls, and "
-            "evaluate the adapter with --pooling depth"
+            "depth embeddings can be trained on only by CPLSR's own loss, with the last block among --layers: train "
+            "with --pooling cls, and evaluate the adapter with --pooling depth"
         )
 
 

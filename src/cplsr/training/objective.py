@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 
+from cplsr.adapters.attach import detach
 from cplsr.backbones.backbone import Backbone
+from cplsr.backbones.pooling import last_class_token
 from cplsr.declared import Declared
+from cplsr.episodes.heads.ridge import TEMPERATURE as RIDGE_TEMPERATURE
+from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
-from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TrainingSettings
 
 Embed = Callable[..., Tensor]
@@ -74,7 +79,6 @@ class Objective(Declared, nn.Module, ABC):
         self.length = 1
         super().__post_init__()
         self.options = self.as_dict()
-        self.length = 1
 
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Make what depends on the backbone and on the number of base classes, turned ones included."""
@@ -85,10 +89,14 @@ class Objective(Declared, nn.Module, ABC):
 
 
 class JointObjective(Objective):
-    """CPLSR: cross-entropy over the episode's prototypes joined with those of a pseudo-episode; no options of its own.
+    """CPLSR: cross-entropy over the episode's classes joined with those of a pseudo-episode; no options of its own.
+
+    Pseudo-embeddings are class tokens of the last block. Depth embeddings therefore give a sum of two losses from one
+    forward pass: that of the episode alone, read in depth, and the joint one of the last class tokens in them. (Those
+    have length one. Cosines do not mind; a mean of raw tokens weighs the longer ones more, this one does not.)
 
     Args:
-        settings: Of the run; temperature and prototype are those.
+        settings: Of the run; head, temperature, prototype and anchor are those.
     """
 
     name = "cplsr"
@@ -96,37 +104,59 @@ class JointObjective(Objective):
     def __init__(self, settings: TrainingSettings) -> None:
         super().__init__()
         self.settings = settings
+        self.token_dim: int | None = None
+
+    def prepare(self, backbone: Backbone, classes: int) -> None:
+        """Whether embeddings are read in depth, and how wide a token is then; a frozen copy for the anchor."""
+        self.token_dim = backbone.dim if backbone.pooling == "depth" else None
+        if self.settings.anchor > 0:
+            # The method of the copy, not the copy, which would be trained and stored as a part of this module.
+            self.frozen: Embed = detach(copy.deepcopy(backbone)).forward
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
-        """`joint_loss` of the embedded images."""
-        rows, settings = episode.grouped(embed(episode.images)), self.settings
-        return joint_loss(
-            rows, episode.shot, episode.pseudo, temperature=settings.temperature, prototype=settings.prototype
-        )
+        """`joint_loss` of the embedded images, and where they are anchored how far they went."""
+        embeddings = embed(episode.images)
+        loss, right = self._episode_loss(episode.grouped(embeddings), episode)
+        if self.settings.anchor > 0:
+            with torch.no_grad():
+                frozen = self.frozen(episode.images)
+            loss = loss + self.settings.anchor * (1 - cosine_similarity(embeddings, frozen)).mean()
+        return loss, right
+
+    def _episode_loss(self, rows: Float[Tensor, "way shot_and_query dim"], episode: TrainingEpisode) -> Loss:
+        if self.token_dim is None or episode.pseudo is None:
+            return joint_loss(rows, episode.shot, episode.pseudo, self.settings)
+        deep, right = joint_loss(rows, episode.shot, None, self.settings)
+        joint, _ = joint_loss(last_class_token(rows, self.token_dim), episode.shot, episode.pseudo, self.settings)
+        return deep + joint, right
 
 
 def joint_loss(
     embeddings: Float[Tensor, "way shot_and_query dim"],
     shot: int,
     pseudo: PseudoEpisode | None,
-    *,
-    temperature: float,
-    prototype: PrototypeKind = "mean",
+    settings: TrainingSettings,
 ) -> Loss:
-    """Cross-entropy of all queries, real and pseudo, over all 2N prototypes; and the accuracy of the real ones.
+    """Cross-entropy of all queries, real and pseudo, over all 2N classes; and the accuracy of the real ones.
 
-    Without a pseudo-episode it is the plain prototype loss over N classes. Pseudo-embeddings are constants: they act by
-    pushing the real ones.
+    Without a pseudo-episode it is the plain loss over N classes. Pseudo-embeddings are constants: they act by pushing
+    the real ones.
     """
-    way = len(embeddings)
-    support, query = embeddings[:, :shot], embeddings[:, shot:]
-    centers = prototypes(support, prototype)
-    queries, targets = query.flatten(0, 1), query_targets(way, query.shape[1]).to(embeddings.device)
-    real = len(queries)
+    way, each = embeddings.shape[:2]
     if pseudo is not None:
-        more, asked = (part.to(embeddings) for part in (pseudo.support, pseudo.query))
-        centers = torch.cat([centers, prototypes(more, prototype)])
-        queries = torch.cat([queries, asked.flatten(0, 1)])
-        targets = torch.cat([targets, way + query_targets(*asked.shape[:2]).to(targets)])
-    logits = cosine_logits(queries, centers, temperature)
+        embeddings = torch.cat([embeddings, torch.cat([pseudo.support, pseudo.query], dim=1).to(embeddings)])
+    logits = query_logits(embeddings[:, :shot], embeddings[:, shot:].flatten(0, 1), settings)
+    targets = query_targets(len(embeddings), each - shot).to(embeddings.device)
+    real = way * (each - shot)
     return episode_loss(logits, targets), accuracy(logits[:real].detach(), targets[:real])
+
+
+def query_logits(
+    support: Float[Tensor, "way shot dim"], queries: Float[Tensor, "queries dim"], settings: TrainingSettings
+) -> Float[Tensor, "queries way"]:
+    """The head's scores times the temperature of the run: cos(z, p_k), or z · W of the ridge regression."""
+    if settings.head == "prototypes":
+        return cosine_logits(queries, prototypes(support, settings.prototype), settings.temperature)
+    ridge, (way, shot, _) = Ridge(), support.shape
+    scores = ridge.scores(support.flatten(0, 1), query_targets(way, shot).to(support.device), queries, way)
+    return scores * (settings.temperature / RIDGE_TEMPERATURE)

@@ -17,6 +17,7 @@ from cplsr.adapters.base import Adapter
 from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.augment import turned_at_random
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
 from cplsr.episodes.sampling import EpisodeSampler
@@ -26,6 +27,7 @@ from cplsr.processes import Processes
 from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
+from cplsr.training.base_statistics import class_means
 from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
 from cplsr.training.objective import Objective, TrainingEpisode
@@ -73,10 +75,12 @@ class Run:
         images: DecodedImages,
         validation: Validation,
         pseudo: PseudoEpisodeStream | None,
+        frozen_means: Tensor | None = None,
     ) -> None:
         self.backbone, self.objective, self.processes = job.backbone, job.objective, job.processes
         self.folder, self.images, self.validation, self.pseudo = folder, images, validation, pseudo
         self.snapshots = job.snapshots and self.processes.first
+        self.frozen_means = frozen_means
         self.adapter: Adapter = adapter_of(self.backbone)
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
@@ -102,11 +106,13 @@ class Run:
                 self._save(begin)
             while self.state.episode < settings.episodes:
                 start = time.monotonic()
+                self._follow(self.state.episode, at_once)
                 losses, accuracies = self._episodes(self.state.episode, at_once)
                 self.state.episode += at_once
                 done = self.state.episode
-                images = at_once * settings.steps_per_episode * settings.way * (settings.shot + settings.query)
+                images = at_once * settings.turns_per_class * settings.way * (settings.shot + settings.query)
                 self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
+                self._average(at_once)
                 interval = settings.validation_interval
                 due = interval > 0 and done // interval > (done - at_once) // interval
                 if due or done >= settings.episodes:
@@ -120,13 +126,15 @@ class Run:
         """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
-        plans = [plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed) for number in mine]
-        taken, steps = (episodes // at_once * settings.steps_per_episode for episodes in (first, settings.episodes))
+        plans = [
+            plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed) for number in mine
+        ]
+        taken, steps = (episodes // at_once * settings.turns_per_class for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
-        for step in range(settings.steps_per_episode):
+        for step in range(settings.turns_per_class):
             self.optimizer.zero_grad(set_to_none=True)
             for number, plan in zip(mine, plans, strict=True):
-                episode = self._episode(plan[step], number * settings.steps_per_episode + step)
+                episode = self._episode(plan[step], number * settings.turns_per_class + step)
                 loss, right = self.objective.loss(self.embed, episode, self._partner(number, step))
                 self._check(loss, first, "loss")
                 (self._with_penalty(loss) / len(mine)).backward()
@@ -136,9 +144,33 @@ class Run:
             self._check(torch.stack([gradient.abs().max() for gradient in gradients]).max(), first, "gradient")
             set_rates(self.optimizer, rate_factor(settings, taken + step, steps))
             self.optimizer.step()
+            if settings.trust is not None and isinstance(self.adapter, Coalescent):
+                self.adapter.bound(settings.trust)
         self.processes.average_([sums])
-        loss_mean, accuracy_mean = (sums / (len(mine) * settings.steps_per_episode)).tolist()
+        loss_mean, accuracy_mean = (sums / (len(mine) * settings.turns_per_class)).tolist()
         return loss_mean, 100 * accuracy_mean
+
+    def _average(self, at_once: int) -> None:
+        """Add the adapter to the sums in the averaged part of the run; at the end the mean takes its place."""
+        episodes, done = self.settings.episodes, self.state.episode
+        first = episodes - round(self.settings.average * episodes / at_once) * at_once
+        if done <= first:
+            return
+        sums = self.state.sums
+        for name, tensor in _copy(self.adapter).items():
+            sums[name] = sums[name] + tensor if name in sums else tensor.double()
+        if done == episodes:
+            count = (episodes - first) // at_once
+            self.adapter.load_state_dict({name: total / count for name, total in sums.items()})
+
+    def _follow(self, episode: int, at_once: int) -> None:
+        """Every `follow` base episodes, move the Gaussians to where the adapter has moved their classes."""
+        every = self.settings.follow
+        if self.frozen_means is None or self.pseudo is None or episode // every == max(0, episode - at_once) // every:
+            return
+        means = class_means(self.backbone, self.images, self.settings, processes=self.processes)
+        self.state.drift = {"means": means - self.frozen_means}
+        self.pseudo.move(self.state.drift["means"])
 
     def _episode(self, plan: EpisodePlan, step: int) -> TrainingEpisode:
         settings = self.settings
@@ -147,19 +179,23 @@ class Run:
         )
         changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
         return TrainingEpisode(
-            pixels=plan.pixels(self.images, settings.augment, changes).unflatten(0, plan.images.shape),
+            pixels=self._views(plan, changes).unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
             generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
             pseudo=None if self.pseudo is None else self.pseudo.episode(step),
         )
 
+    def _views(self, plan: EpisodePlan, changes: torch.Generator) -> Tensor:
+        pixels = plan.pixels(self.images, self.settings.augment, changes)
+        return turned_at_random(pixels, changes) if self.settings.sst and not self.settings.turned_classes else pixels
+
     def _partner(self, number: int, step: int) -> TrainingEpisode | None:
         if not self.objective.partner:
             return None
         settings, number = self.settings, PARTNERS + number
-        plan = plan_base_episode(self.sampler, number, sst=settings.sst, seed=settings.seed)[step]
-        return self._episode(plan, number * settings.steps_per_episode + step)
+        plan = plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)[step]
+        return self._episode(plan, number * settings.turns_per_class + step)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
@@ -193,6 +229,8 @@ class Run:
             self.objective.load_state_dict(state.objective)
             if state.optimizer:
                 self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
+            if state.drift and self.pseudo is not None:
+                self.pseudo.move(state.drift["means"])
             _log.info("continuing after base episode %d", state.episode)
         return state
 
@@ -208,7 +246,7 @@ class Run:
     def _save_adapter(self, name: str, episode: int) -> None:
         info = {
             "shot": self.settings.shot,
-            "temperature": float(getattr(self.objective, "temperature", self.settings.temperature)),
+            "temperature": _cosine_temperature(self.objective, self.settings),
             "method": self.objective.name,
             "settings": self.settings.as_dict(),
         }
@@ -236,6 +274,13 @@ class Run:
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> float | None:
+    """The factor of the cosines in training; `None` where scores were not cosines."""
+    if settings.head != "prototypes":
+        return None
+    return float(getattr(objective, "temperature", settings.temperature))
 
 
 def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

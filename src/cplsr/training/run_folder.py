@@ -20,7 +20,7 @@ from cplsr.tensor_file import DamagedFileError, read_tensors, write_tensors
 
 STATE, PREVIOUS, EARLIER_STATE = "state.safetensors", "state.previous.safetensors", "state.pt"
 KIND = "cplsr training state 1"
-_TENSORS = ("adapter", "best_adapter", "objective", "optimizer")
+_TENSORS = ("adapter", "best_adapter", "objective", "optimizer", "drift", "sums")
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +34,8 @@ class RunState:
         best_episode, best_accuracy, best_adapter: The best validation so far.
         seconds: Time spent before a restart.
         objective: The objective's own parameters, where it has any.
+        drift: How far the Gaussians' means were moved (`means`), where they follow the adapter.
+        sums: Of the adapter's parameters after each step of the averaged part of the run, in float64.
         metrics: All rows of metrics.jsonl so far.
     """
 
@@ -45,6 +47,8 @@ class RunState:
     best_adapter: dict[str, Tensor]
     seconds: float
     objective: dict[str, Tensor] = field(default_factory=dict)
+    drift: dict[str, Tensor] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
 

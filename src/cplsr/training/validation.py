@@ -11,7 +11,9 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
 from cplsr.episodes.draws import philox_words
+from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
@@ -19,7 +21,6 @@ from cplsr.evaluation.embed import embed_decoded
 from cplsr.evaluation.intervals import Interval, mean_interval
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
-from cplsr.settings.episodes import PrototypeKind
 from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.episode_plan import split_rotated_episode
 
@@ -33,17 +34,18 @@ class Validation:
 
     images: DecodedImages
     episodes: Episodes
-    prototype: PrototypeKind
+    head: Head
     turns: int
 
     @classmethod
     def of(cls, images: DecodedImages, settings: TrainingSettings) -> Validation:
         """Draw `validation_episodes` N-way episodes; with SST a quarter as many, each turned and dealt into four."""
+        head = Ridge() if settings.head == "ridge" else Prototypes(settings.prototype)
         sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
-        if not settings.sst:
-            return cls(images, sampler.draw(settings.validation_episodes), settings.prototype, turns=1)
+        if not settings.turned_classes:
+            return cls(images, sampler.draw(settings.validation_episodes), head, turns=1)
         draws = sampler.draw(settings.validation_episodes // TURNS)
         support, query, classes = [], [], []
         for number in range(len(draws)):
@@ -55,7 +57,7 @@ class Validation:
             query.append(draws.query[number][plain] + shift[..., None])
             classes.append(deal)
         episodes = Episodes(np.concatenate(support), np.concatenate(query), np.concatenate(classes))
-        return cls(images, episodes, settings.prototype, TURNS)
+        return cls(images, episodes, head, TURNS)
 
     @property
     def fingerprint(self) -> str:
@@ -69,9 +71,7 @@ class Validation:
         batches = np.split(np.arange(len(self.images)), range(BATCH, len(self.images), BATCH))
         turned = [(turn, batch) for turn in range(self.turns) for batch in batches]
         vectors = embed_decoded(backbone, self.images, processes.share(turned))
-        shares = Scoring(np.concatenate(processes.unshare(list(vectors)))).accuracies(
-            self.episodes, Prototypes(self.prototype)
-        )
+        shares = Scoring(np.concatenate(processes.unshare(list(vectors)))).accuracies(self.episodes, self.head)
         return mean_interval(100 * shares)
 
 
