@@ -64,11 +64,11 @@ def test_a_method_brings_its_settings_and_trains_the_whole_backbone(recipe, tmp_
     run = run_of(out)
     assert run["method"] == {
         "name": "styleadv",
-        "options": {"strengths": [1.0], "skip": 0.5, "temperature": 20.0},
+        "options": {"strengths": [1.0], "skip": 0.5, "temperature": 10.0},
     }
     assert run["adapter"]["kind"] == "full"
-    told = {name: run["settings"][name] for name in ("lr", "weight_decay", "sst", "pe")}
-    assert told == {"lr": 5e-5, "weight_decay": 0.05, "sst": False, "pe": False}
+    told = {name: run["settings"][name] for name in ("optimizer", "lr", "objective_lr", "sst", "pe")}
+    assert told == {"optimizer": "sgd", "lr": 5e-5, "objective_lr": 1e-3, "sst": False, "pe": False}
     info = read_adapter_info(out)
     assert (info.kind, info.info["method"]) == ("full", "styleadv")
     assert "all weights of the backbone are trained" in capsys.readouterr().err
@@ -206,14 +206,14 @@ def test_what_evaluate_cannot_do_is_said_before_it_measures(checkpoint_file, fol
 def test_rows_of_an_ablation_have_methods():
     tables = {
         "own": {},
-        "as published": {"method": "pmf"},
+        "whole": {"method": "pmf"},
         "on CP": {"method": "styleadv", "train": "adapter", "lr": 1e-2, "method_options": {"skip": 0}},
     }
     common = TrainingSettings(lr=1e-4)
     own, whole, small = plan_runs(read_rows(tables), common, shots=[5], seeds=[0])
     assert (own.method, own.adapter, own.settings) == ("cplsr", "coalescent", common)
-    assert (whole.adapter, whole.settings.lr, whole.settings.weight_decay) == ("full", 5e-5, 0.05)
-    assert (small.adapter, small.settings.lr, small.settings.weight_decay) == ("coalescent", 1e-2, 0.0)
+    assert (whole.adapter, whole.settings.lr, whole.settings.optimizer) == ("full", 5e-5, "sgd")
+    assert (small.adapter, small.settings.lr, small.settings.optimizer) == ("coalescent", 1e-2, "adamw")
     assert {(run.settings.pe, run.settings.sst) for run in (whole, small)} == {(False, False)}
     assert small.objective().options["skip"] == 0.0
     (taken,) = read_rows({"A": {}}, method="fwt", method_options={"strength": 0.5}, train="adapter")
@@ -250,7 +250,7 @@ def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
     runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
     assert {run.settings.episodes for run in runs} == {options.episodes}
     rates = {(run.settings.lr, run.settings.weight_decay) for run in runs if run.adapter == "full"}
-    assert rates == {(5e-5, 0.05)}
+    assert rates == {(5e-5, 0.0)}
 
 
 def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, folder, tmp_path, capsys):

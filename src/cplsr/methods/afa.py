@@ -127,7 +127,7 @@ def discriminator(dim: int, generator: torch.Generator) -> nn.Sequential:
 def domain_loss(
     judge: nn.Module, original: Float[Tensor, "images dim"], changed: Float[Tensor, "images dim"], weight: float
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the discriminator's softmax, taken for logits; what made the embeddings is to raise `weight` of it.
+    """Cross-entropy of the discriminator's softmax, taken for logits; the encoder is to raise `weight` of it.
 
     Of two shares that sum to one the loss is at least log(1 + 1/e) and at most log(1 + e): no encoder can run away.
     """

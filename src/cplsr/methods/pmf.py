@@ -38,8 +38,8 @@ class MetaTraining(Objective):
     Deviations from the authors' program:
 
     - It also learns a number that is added to all cosines, which the softmax cancels.
-    - It trains for 100 epochs of 2,000 episodes. Its SGD at 5e-5 (divided by eight with half precision on one GPU) needs
-      as many; shorter runs should be given a higher rate.
+    - It trains for 100 epochs of 2,000 episodes. Its SGD at 5e-5 (divided by eight with half precision on one GPU)
+      needs as many; shorter runs should be given a higher rate.
     - Pieces of base images have 8 to 100 % of the area, as in the other methods, there 5 to 100 %.
     - The rates of the cosine schedule end at 0, there at 1e-6. Rates and optimizer are for the whole backbone only.
     """
