@@ -176,7 +176,7 @@ def test_bad_settings_and_requests():
         EmbeddingClassifier(temperature="warm").fit(X, y)
     with pytest.raises(InputError, match="temperature=0"):
         EmbeddingClassifier(temperature=0).fit(X, y)
-    with pytest.raises(InputError, match="the head 'rigde' is not known: did you mean 'ridge'"):
+    with pytest.raises(InputError, match="there is no head 'rigde': did you mean 'ridge'"):
         EmbeddingClassifier("rigde").fit(X, y)
     with pytest.raises(InputError, match="the head em answers images together"):
         EmbeddingClassifier("em").fit(X, y)

@@ -134,6 +134,28 @@ def test_a_row_may_adapt_on_the_support_sets_of_its_first_episodes(recipe, tmp_p
     assert "with other settings (episodes: 3, now 4" in capsys.readouterr().err
 
 
+def test_the_best_epoch_on_the_target_is_two_more_columns_and_changes_no_other(recipe, tmp_path, capsys):
+    plain, out = tmp_path / "plain", tmp_path / "out"
+    only = ("--validate-every", "1", "--only", "CP", "frozen")
+    assert ablate(recipe, plain, *only) == 0
+    assert ablate(recipe, out, *only, "--best-on-target") == 0
+    cp, before = record(out), record(plain)
+    assert {(row["episode"], row["target"]) for row in cp["snapshots"]} == {
+        (episode, target) for episode in (1, 2, 3) for target in ("One", "Two")
+    }
+    assert before["snapshots"] == []
+    assert (before["results"]["rows"], before["results"]["paired"]) == (cp["results"]["rows"], cp["results"]["paired"])
+    assert "--best-on-target" in cp["command"]
+    assert record(out, "frozen-2shot-seed0")["snapshots"] == []
+    heading = (out / "table.csv").read_text().splitlines()[0]
+    assert ("last epoch" in heading, "not allowed" in heading) == (True, True)
+    assert "not allowed" not in (plain / "table.csv").read_text()
+    assert not (plain / "runs" / RUN / "snapshots").exists()
+    capsys.readouterr()
+    assert ablate(recipe, plain, *only, "--best-on-target") == 2
+    assert "best_on_target: None, now True" in capsys.readouterr().err
+
+
 def test_a_second_ablation_into_one_folder_gets_a_sentence(recipe, tmp_path, capsys):
     with only_writer(tmp_path / "out"):
         assert ablate(recipe, tmp_path / "out", "--only", "frozen") == 2

@@ -46,6 +46,24 @@ def rows_of(file):
         return list(csv.DictReader(stream))
 
 
+def test_tuned_on_the_examples_and_saved_so(folders, common, capsys):
+    out, model = folders / "p.csv", folders / "model"
+    asked = [*common, "--query", str(folders / "query"), "--out", str(out)]
+    words = [*asked, "--support", str(folders / "support"), "--tune-on-support", "--tune-options", "steps=2", "lr=0.03"]
+    assert main([*words, "--save", str(model)]) == 0
+    assert "Tuning on them came after that" in capsys.readouterr().out
+    first = rows_of(out)
+    saved = FewShotClassifier.load(model, workers=0)
+    assert (saved.tuned_["steps"], saved.adapter_kind_) == (2, "tokens")
+    out.unlink()
+    assert main([*asked[:2], "--device", "cpu", "--workers", "0", *asked[-4:], "--model", str(model)]) == 0
+    assert rows_of(out) == first
+    with pytest.raises(InputError, match="--tune-on-support does not go with --model"):
+        main([*asked[-4:], "--model", str(model), "--tune-on-support"])
+    with pytest.raises(InputError, match="nothing is tuned: give --tune-on-support as well"):
+        main([*asked, "--support", str(folders / "support"), "--tune-options", "steps=2"])
+
+
 def test_from_examples_to_a_file_a_model_and_sorted_copies(folders, common, capsys):
     out, model, sorted_to = folders / "new" / "p.csv", folders / "model", folders / "sorted"
 

@@ -187,6 +187,52 @@ def test_evaluate_adds_a_row_for_every_model(recipe, checkpoint_file, folder, tm
     assert "note: +pmf adapts on the support set of every episode" in shown
 
 
+def test_evaluate_tunes_on_the_support_sets_and_tells_what_the_best_epoch_would_be(
+    recipe, checkpoint_file, folder, tmp_path, capsys
+):
+    run, out = tmp_path / "run", tmp_path / "results.json"
+    words = [
+        *("evaluate", "--backbone", str(checkpoint_file), "--heads", "2", "--target", f"T={folder}", "--workers", "0"),
+        *("--adapter", f"CP={run}", "--way", "2", "--query", "2", "--episodes", "20", "--shots", "1", "2"),
+    ]
+    assert train(recipe, run, "--episodes", "3", "--validate-every", "1", "--lr", "0.1", "--snapshots") == 0
+    assert sorted(path.name for path in (run / "snapshots").iterdir()) == ["0000001", "0000002", "0000003"]
+    assert read_adapter_info(run / "snapshots" / "0000003").fingerprint == read_adapter_info(run / "last").fingerprint
+    more = ["--tune-on-support", "--tune-options", "steps=1", "--method-episodes", "3", "--best-on-target"]
+    assert main([*words, *more, "--out", str(out)]) == 0
+    results = json.loads(out.read_text())
+    assert {row["method"] for row in results["rows"] if row["shot"] == 2} == {
+        *("frozen", "CP", "frozen+tuned", "CP+tuned"),
+    }
+    assert {row["method"] for row in results["rows"] if row["shot"] == 1} == {"frozen", "CP"}
+    assert results["settings"]["adaptation"]["options"]["steps"] == 1
+    told = [flag for flag in results["flags"] if "(not allowed)" in flag]
+    assert [flag.split(":")[0] for flag in told] == ["CP on T, 1-shot", "CP on T, 2-shot"]
+
+    def accuracy(number):
+        words[words.index("--adapter") + 1] = f"S={run / 'snapshots' / f'000000{number}'}"
+        assert main([*words, "--out", str(out)]) == 0
+        rows = json.loads(out.read_text())["rows"]
+        return next(row["accuracy"] for row in rows if (row["method"], row["shot"]) == ("S", 2))
+
+    figures = [accuracy(number) for number in (1, 2, 3)]
+    best = max(figures)
+    expected = f"last epoch {figures[-1]:.2f} %, best epoch chosen on the target (not allowed) {best:.2f} %"
+    assert expected in told[1]
+    assert told[1].endswith(f"episode {figures.index(best) + 1}")
+
+
+def test_the_best_on_the_target_needs_runs_with_snapshots(recipe, checkpoint_file, folder, tmp_path, capsys):
+    assert train(recipe, tmp_path / "run", "--episodes", "1") == 0
+    assert not (tmp_path / "run" / "snapshots").exists()
+    words = ["evaluate", "--backbone", str(checkpoint_file), "--heads", "2", "--target", f"T={folder}", "--workers=0"]
+    words += ["--way", "2", "--query", "2", "--episodes", "4", "--shots", "2", "--best-on-target"]
+    assert main(words) == 2
+    assert "there are none: give --adapter RUN" in capsys.readouterr().err
+    assert main([*words, "--adapter", str(tmp_path / "run")]) == 2
+    assert "has no snapshots/, of which the best on the target could be told" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -195,6 +241,11 @@ def test_evaluate_adds_a_row_for_every_model(recipe, checkpoint_file, folder, tm
         (["--method", "pmf", "--method-options", "step=1"], "did you mean 'steps'"),
         (["--method", "pmf", "--method-episodes", "0"], "method_episodes is 0: give a whole number of at least 1"),
         (["--method", "pmf", "--precision", "bf16"], "give --precision fp32"),
+        (["--tune-on-support", "--precision", "bf16"], "give --precision fp32"),
+        (["--tune-on-support", "--method", "pmf"], "both adapt on the support set: give one"),
+        (["--tune-on-support", "--tune-options", "step=1"], "did you mean 'steps'"),
+        (["--tune-on-support", "--tune-options", "steps"], "tuning option 'steps' is incomplete"),
+        (["--tune-options", "steps=1"], "nothing is tuned: give --tune-on-support"),
     ],
 )
 def test_what_evaluate_cannot_do_is_said_before_it_measures(checkpoint_file, folder, capsys, words, said):
@@ -246,7 +297,10 @@ def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
     options = Ablate(**read_recipe(recipe, Ablate))
     rows = read_rows(options.rows)
     kinds = {(row.method, row.adapter) for row in rows if row.adapter != "frozen"}
-    assert kinds == {("cplsr", "coalescent"), *((name, kind) for name in METHODS for kind in ("full", "coalescent"))}
+    assert kinds == {
+        ("cplsr", "coalescent"),
+        *((name, kind) for name in METHODS if name != "cplsr" for kind in ("full", "coalescent")),
+    }
     runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
     assert {run.settings.episodes for run in runs} == {options.episodes}
     rates = {(run.settings.lr, run.settings.weight_decay) for run in runs if run.adapter == "full"}

@@ -130,7 +130,7 @@ def test_loss_is_the_sum_of_its_parts(backbone: Backbone, progress: float):
     def watch(layer: int, tokens: torch.Tensor) -> torch.Tensor:
         if layer == 1:
             seen["original"] = tokens
-            seen["changed"] = transform(tokens, 0.3, 0.5, stream())
+            seen["changed"] = transform(tokens, (0.3, 0.5), stream())
             return seen["changed"]
         return tokens
 

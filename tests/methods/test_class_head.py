@@ -13,7 +13,7 @@ from cplsr import TrainingSettings, load_adapter, load_backbone, train
 from cplsr.adapters.store import read_adapter_info
 from cplsr.data.open import open_domain
 from cplsr.methods.class_head import class_head, class_loss
-from cplsr.methods.registry import find_method, make_objective, trained_kind
+from cplsr.methods.registry import METHODS, make_objective, trained_kind
 
 
 def test_the_loss_is_the_cross_entropy_of_all_images_over_all_classes():
@@ -62,7 +62,7 @@ def test_a_run_goes_on_with_the_same_bits_and_its_adapter_is_the_methods(
     settings = TrainingSettings(
         way=2, shot=1, query=1, episodes=3, lr=1e-3, sst=False, pe=False, validation_episodes=4, validate_every=0
     )
-    method = find_method(name)
+    method = METHODS.find(name)
     kind, options = trained_kind(method, trains, "coalescent", {})
     calls = iter(range(2))
 

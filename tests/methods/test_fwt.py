@@ -27,7 +27,7 @@ def unequal_tokens() -> torch.Tensor:
 
 def test_every_normalized_channel_gets_one_scale_and_one_shift():
     tokens = unequal_tokens()
-    changed = transform(tokens, 0.5, 0.25, torch.Generator().manual_seed(2))
+    changed = transform(tokens, (0.5, 0.25), torch.Generator().manual_seed(2))
     noise = torch.randn(2, 4, generator=torch.Generator().manual_seed(2))
     for channel in range(4):
         values = [tokens[image, place, channel].item() for image in range(2) for place in range(3)]
@@ -42,7 +42,7 @@ def test_every_normalized_channel_gets_one_scale_and_one_shift():
 def test_the_noise_is_as_large_as_the_channel():
     """Seen from the channel, the shift has the same size everywhere: it neither drowns small ones nor spares large."""
     tokens = unequal_tokens()
-    moved = [(transform(tokens, 0.0, 0.5, torch.Generator().manual_seed(seed)) - tokens)[0, 0] for seed in range(400)]
+    moved = [(transform(tokens, (0.0, 0.5), torch.Generator().manual_seed(seed)) - tokens)[0, 0] for seed in range(400)]
     sizes = torch.stack(moved).std(dim=0) / (tokens.flatten(0, 1).var(dim=0, unbiased=False) + 1e-5).sqrt()
     torch.testing.assert_close(sizes, torch.full((4,), 0.5), atol=0.06, rtol=0)
 
@@ -61,7 +61,7 @@ def test_the_loss_is_that_of_tokens_transformed_between_the_stages(backbone):
     episode = tiny_episode()
 
     def between(layer, tokens):
-        return tokens if layer == 0 else transform(tokens, 0.3, 0.5, draws)
+        return tokens if layer == 0 else transform(tokens, (0.3, 0.5), draws)
 
     draws = torch.Generator().manual_seed(0)
     rows = backbone(episode.images, between).unflatten(0, (3, 5))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracles.report_inputs import BACKBONE
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.results import AccuracyRow, PairedRow, Results
-from cplsr.report.ablation_table import table_of
+from cplsr.records.results import AccuracyRow, PairedRow, Results, SnapshotRow
+from cplsr.report.ablation_table import NOT_ALLOWED, table_of
 from cplsr.report.estimates import Estimate, combined
 
 
@@ -53,6 +53,26 @@ def test_means_intervals_marks_and_bold():
     assert [cell.bold for cell in frozen] == [False, False, True, True, False]
     assert [cell.mark for cell in frozen] == [""] * 5
     assert frozen[-1].text == ""
+
+
+def test_the_best_epoch_on_the_target_stands_beside_the_last_and_is_never_bold():
+    def kept(*figures):
+        return tuple(SnapshotRow(e, t, 5, accuracy, 0.3) for e, t, accuracy in figures)
+
+    first = kept((1, "A", 70.0), (2, "A", 60.0), (1, "B", 79.0), (2, "B", 80.0))
+    second = kept((1, "A", 99.0), (2, "A", 62.0), (1, "B", 82.0), (2, "B", 82.0))
+    records = [replace(RECORDS[0], snapshots=first), replace(RECORDS[1], snapshots=second), *RECORDS[2:]]
+    plain, table = table_of(RECORDS), table_of(records)
+    assert table.columns[5:] == ("last epoch\n5-shot", f"{NOT_ALLOWED}\n5-shot")
+    assert "not allowed" in NOT_ALLOWED
+    cp, frozen = table.rows
+    # means of 60, 80, 62, 82 and of 70, 80, 99, 82; the interval √(4 · 0.3²) / 4 = 0.15
+    assert [cell.text for cell in cp[5:]] == ["71.00 ±0.15", "82.75 ±0.15"]
+    assert not any(cell.bold or cell.mark for cell in cp[5:])
+    assert [cell.text for cell in frozen[5:]] == ["", ""]
+    assert [row[:5] for row in table.rows] == [row[:5] for row in plain.rows]
+    assert "no choice of ours sees it" in table.caption
+    assert "no choice of ours sees it" not in plain.caption
 
 
 def test_a_difference_within_its_interval_has_no_mark():

@@ -11,7 +11,8 @@ from cplsr.adapters.kinds import check_options
 from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.registry import OWN, find_method, make_adaptation, make_objective, starting_settings, trained_kind
+from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective, starting_settings, trained_kind
+from cplsr.methods.support_tuning import TUNED, make_tuning
 from cplsr.records.results import FROZEN
 from cplsr.settings.numbers import LearningRate
 from cplsr.settings.training import TrainingSettings, Trains
@@ -22,7 +23,8 @@ OWN_RATE = ", own rate"
 """What the name of a row ends with where it is trained at its own learning rate."""
 
 _PER_RUN = frozenset({"shot", "seed"})
-_OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options"})
+_ADAPTING = frozenset({"adapt", "adapt_options", "tune_on_support"})
+_OF_METHODS = frozenset({"method", "method_options", "train"}) | _ADAPTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class Candidate:
     adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
     adapt: on how many episodes of each target the method adapts to the support set; 0: every episode is measured by
         prototypes.
+    tune_on_support: adapt not as the method does, but by tuning the class token (see `SupportTuning`).
     """
 
     adapter: str
@@ -40,6 +43,7 @@ class Candidate:
     method_options: dict[str, Any] = field(default_factory=dict)
     adapt: Annotated[int, between(0, 1_000_000)] = 0
     adapt_options: dict[str, Any] = field(default_factory=dict)
+    tune_on_support: bool = False
 
 
 _KINDS: dict[str, Any] = {
@@ -73,7 +77,7 @@ class Run(Candidate):
 
     def objective(self) -> Objective | None:
         """Make a new training objective of the run's method; `None` for CPLSR's own."""
-        return make_objective(find_method(self.method), self.method_options, self.settings)
+        return make_objective(METHODS.find(self.method), self.method_options, self.settings)
 
     def adaptation(self) -> Adaptation | None:
         """Make what adapts to the support sets of targets; `None` where prototypes are all.
@@ -81,14 +85,21 @@ class Run(Candidate):
         Raises:
             InputError: If the method does not adapt, or no number of episodes is given.
         """
-        if self.adapt == 0 and not self.adapt_options:
+        if self.adapt == 0 and not self.adapt_options and not self.tune_on_support:
             return None
         if self.adapt < 1:
             raise InputError(f"adapt is {self.adapt}: give the number of target episodes to adapt on")
-        adaptation = make_adaptation(find_method(self.method), self.adapt_options)
+        if self.tune_on_support:
+            return make_tuning(self.adapt_options)
+        adaptation = make_adaptation(METHODS.find(self.method), self.adapt_options)
         if adaptation is None:
             raise InputError(f"the method {self.method!r} only makes prototypes of a support set: remove adapt")
         return adaptation
+
+    @property
+    def adapts_by(self) -> str:
+        """What adapts to the support sets of targets, where anything does."""
+        return TUNED if self.tune_on_support else self.method
 
     @property
     def frozen(self) -> bool:
@@ -231,9 +242,9 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
         return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own)
     method_name, method_options = _named(values, "method", common)
     trains = values.pop("train", common["train"])
-    adaptation = {key: values.pop(key) for key in ("adapt", "adapt_options") if key in values}
+    adaptation = {key: values.pop(key) for key in _ADAPTING if key in values}
     try:
-        method = find_method(method_name)
+        method = METHODS.find(method_name)
         kind, options = trained_kind(method, trains, kind, options)
         check_options(kind, options)
     except InputError as error:

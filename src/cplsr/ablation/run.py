@@ -23,10 +23,12 @@ from cplsr.errors import InputError
 from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
-from cplsr.methods.registry import FULL, find_method, learning_kind
+from cplsr.evaluation.snapshots import measure_snapshots
+from cplsr.methods.registry import FULL, METHODS, learning_kind
+from cplsr.methods.support_tuning import TUNED
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
-from cplsr.records.results import Results
+from cplsr.records.results import Results, SnapshotRow
 from cplsr.records.run import RUN, TrainingRun
 from cplsr.training.loop import TrainingResult, train
 from cplsr.training.run_folder import told_differences
@@ -99,6 +101,9 @@ def perform(job: Job, workspace: Workspace) -> None:
         return
     training = None if job.run.frozen else train_run(job, workspace)
     results, seconds = measure(job, workspace)
+    snapshots: tuple[SnapshotRow, ...] = ()
+    if _keeps_snapshots(job):
+        snapshots = measure_snapshots(workspace.backbone, workspace.targets, job.folder, **_measuring(job))
     AblationRun(
         row=job.run.row,
         shot=job.run.settings.shot,
@@ -110,6 +115,7 @@ def perform(job: Job, workspace: Workspace) -> None:
         declared=declared(job.run),
         seconds_per_target_episode=None if seconds is None else round(seconds, 3),
         command=job.command,
+        snapshots=snapshots,
         versions=versions(),
     ).write(job.record)
 
@@ -128,6 +134,7 @@ def train_run(job: Job, workspace: Workspace) -> TrainingResult:
         settings=run.settings,
         objective=run.objective(),
         resume=True,
+        snapshots=_keeps_snapshots(job),
         workers=workspace.setup.workers,
         command=job.command or None,
     )
@@ -135,14 +142,7 @@ def train_run(job: Job, workspace: Workspace) -> TrainingResult:
 
 def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
     """Measure the frozen backbone and the run on the same episodes; tell the seconds of an episode, where known."""
-    setup, run = workspace.setup, job.run
-    shared: dict[str, Any] = {
-        "settings": setup.evaluation(run.settings),
-        "match_shot": setup.match_shot,
-        "cache": EmbeddingCache(),
-        "batch_size": setup.batch_size,
-        "workers": setup.workers,
-    }
+    run, shared = job.run, _measuring(job)
     adapters = [] if run.frozen else [(run.row, job.folder)]
     adaptation = run.adaptation()
     if adaptation is None:
@@ -152,17 +152,34 @@ def measure(job: Job, workspace: Workspace) -> tuple[Results, float | None]:
     adapted = measure_adaptation(
         workspace.backbone,
         workspace.targets,
-        AdaptationRequest(run.method, adaptation, run.adapt, frozen=False),
+        AdaptationRequest(run.adapts_by, adaptation, run.adapt, frozen=False),
         adapters=adapters,
         **shared,
     )
-    (seconds,) = adapted.seconds.values()
     together = replace(
         results,
         rows=(*results.rows, *(replace(row, method=run.row) for row in adapted.rows)),
         paired=tuple(replace(row, method=run.row) for row in adapted.paired),
+        flags=(*results.flags, *(f"{run.row}, {reason}" for reason in adapted.left_out)),
     )
-    return together, seconds
+    return together, next(iter(adapted.seconds.values()), None)
+
+
+def _measuring(job: Job) -> dict[str, Any]:
+    """Options of all measurements."""
+    setup = job.setup
+    return {
+        "settings": setup.evaluation(job.run.settings),
+        "match_shot": setup.match_shot,
+        "cache": EmbeddingCache(),
+        "batch_size": setup.batch_size,
+        "workers": setup.workers,
+    }
+
+
+def _keeps_snapshots(job: Job) -> bool:
+    """Whether all snapshots are measured: not those of runs that adapt, which takes too long to do it many times."""
+    return job.setup.best_on_target and job.record is not None and not job.run.frozen and job.run.adapt == 0
 
 
 def prototype_seconds(backbone: Backbone, run: Run, query: int) -> float | None:
@@ -183,7 +200,7 @@ def declared(run: Run) -> Declaration:
         return {"trains": "nothing", "sees": "nothing"}
     tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
     kind = learning_kind(run.adapter, run.adapter_options)
-    return {"trains": "backbone" if kind == FULL else kind, "sees": find_method(run.method).sees + tunes}
+    return {"trains": "backbone" if kind == FULL else kind, "sees": METHODS.find(run.method).sees + tunes}
 
 
 @contextmanager
@@ -225,7 +242,10 @@ def _method(run: Run) -> dict[str, Any]:
 def _adapt(run: Run) -> dict[str, Any]:
     """What is done with the support sets of targets, with the options that were left at their defaults."""
     adaptation = run.adaptation()
-    return {} if adaptation is None else {"episodes": run.adapt, "options": adaptation.options}
+    if adaptation is None:
+        return {}
+    tuned = {"by": TUNED} if run.tune_on_support else {}
+    return {"episodes": run.adapt, "options": adaptation.options, **tuned}
 
 
 def _training_outcome(result: TrainingResult, parameters: int) -> TrainingOutcome:

@@ -50,8 +50,9 @@ class Setup(SharedSettings):
         """The settings that a run's figures depend on, as plain data; device and batch size are not among them."""
         training_only = {"base", "val"} if run.frozen else set()
         content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
-        if self.layers is None:  # as in records of runs that are finished already
-            del content["layers"]
+        for name in ("layers", "best_on_target"):
+            if not content[name]:  # as in records of runs that are finished already
+                del content[name]
         content["shots"] = list(self.evaluation(run.settings).shots)
         content["way"] = run.settings.way
         content["prototype"] = run.settings.prototype

@@ -20,7 +20,8 @@ def attach(backbone: Backbone, kind: str, **options: Any) -> Backbone:
 
     Args:
         backbone: the backbone to change; it must not carry an adapter yet.
-        kind: `coalescent`, `attn_scale`, `soft_prompts`, `residual`, `lora`, `full` or `attention_temperature`.
+        kind: `coalescent`, `attn_scale`, `soft_prompts`, `tokens`, `residual`, `lora`, `full`, `attention_temperature`,
+            or one that another package brings.
         **options: the options of that kind: the arguments of its class in `cplsr.adapters`.
 
     Raises:

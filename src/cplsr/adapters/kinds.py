@@ -1,25 +1,29 @@
-"""The kinds of adapters by name. A new one is one file and one line here."""
+"""The kinds of adapters by name. A new one is one file and one line here, or an entry point of another package."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from cplsr.adapters.base import Adapter, Shape
-from cplsr.declared import fit_arguments, nearest
-from cplsr.errors import InputError
+from cplsr.declared import fit_arguments
+from cplsr.named import Named
 
-KINDS = {
-    "coalescent": "cplsr.adapters.coalescent:Coalescent",
-    "attn_scale": "cplsr.adapters.attn_scale:AttnScale",
-    "soft_prompts": "cplsr.adapters.soft_prompts:SoftPrompts",
-    "residual": "cplsr.adapters.residual:Residual",
-    "lora": "cplsr.adapters.lora:Lora",
-    "full": "cplsr.adapters.full:Full",
-    "attention_temperature": "cplsr.adapters.attention_temperature:AttentionTemperature",
-}
+KINDS: Named[type[Adapter]] = Named(
+    "adapters",
+    "adapter kind",
+    {
+        "coalescent": "cplsr.adapters.coalescent:Coalescent",
+        "attn_scale": "cplsr.adapters.attn_scale:AttnScale",
+        "soft_prompts": "cplsr.adapters.soft_prompts:SoftPrompts",
+        "tokens": "cplsr.adapters.tokens:Tokens",
+        "residual": "cplsr.adapters.residual:Residual",
+        "lora": "cplsr.adapters.lora:Lora",
+        "full": "cplsr.adapters.full:Full",
+        "attention_temperature": "cplsr.adapters.attention_temperature:AttentionTemperature",
+    },
+)
 
 
 def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter:
@@ -28,7 +32,7 @@ def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter
     Raises:
         InputError: the kind or an option is not known, or a value does not fit.
     """
-    cls = _class_of(kind)
+    cls = KINDS.find(kind)
     adapter = cls(shape, **check_options(kind, options))
     defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
     adapter.options = {**defaults, **options}
@@ -41,16 +45,9 @@ def check_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: the kind or an option is not known, or a value does not fit.
     """
-    return fit_arguments(_class_of(kind), options, f"the adapter {kind!r}", "shape")
+    return fit_arguments(KINDS.find(kind), options, f"the adapter {kind!r}", "shape")
 
 
 def accepts_option(kind: str, option: str) -> bool:
     """Whether adapters of a kind have an option of that name."""
-    return option in inspect.signature(_class_of(kind)).parameters
-
-
-def _class_of(kind: str) -> type[Adapter]:
-    if kind not in KINDS:
-        raise InputError(f"there is no adapter kind {kind!r}: {nearest(kind, KINDS)}")
-    module, name = KINDS[kind].split(":")
-    return getattr(importlib.import_module(module), name)
+    return option in inspect.signature(KINDS.find(kind)).parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,10 +25,13 @@ from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
 from cplsr.environment import choose_device, choose_precision, keep_freed_memory, why_not_downloaded
 from cplsr.errors import InputError, first_line
+from cplsr.named import Named
 from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
+BACKBONES: Named[Callable[[], tuple[nn.Module, Color, Color]]] = Named("backbones", "backbone", {})
+"""What other packages bring, by name: a function that gives a vision model of transformers, and its mean and std."""
 
 
 def load_backbone(
@@ -48,7 +51,8 @@ def load_backbone(
 
     Args:
         source: a hub id such as `facebook/dino-vits16`, a folder saved by transformers, a file in the key names of DINO
-            or timm (`.pth`, `.pt`, `.safetensors`), or `"embedded"`, the small one inside this package.
+            or timm (`.pth`, `.pt`, `.safetensors`), the name of one that another package brings, or `"embedded"`, the
+            small one inside this package.
         image_size: a multiple of the patch size; the position embeddings are interpolated to it. Default: the model's.
         heads: how many attention heads a checkpoint file has, which its shapes do not show. Default: width / 64.
         mean: of the images the model was trained on, for each color; default: what comes with the model.
@@ -121,6 +125,8 @@ def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Mo
                 f"file itself ({_checkpoints_in(path)})"
             )
         return _from_transformers(str(path), colors_needed=colors_needed)
+    if source in BACKBONES:
+        return BACKBONES.find(source)()
     if path.is_absolute() or path.suffix in SUFFIXES or source.startswith((".", "~")) or source.count("/") > 1:
         raise InputError(f"there is no file or folder {source}: give a local path that exists, a hub id, or 'embedded'")
     return _from_transformers(source.removeprefix("hf:"), colors_needed=colors_needed)

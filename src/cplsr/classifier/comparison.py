@@ -50,6 +50,8 @@ def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
     The paper's head reads the last class token, the others what the classifier reads.
     """
     own, frozen = classifier.head_, classifier.frozen_head()
+    if classifier.tuned_ is not None and frozen is not None:  # tuned embeddings have seen the image that is left out
+        own, frozen = frozen, None
     model = "adapter" if classifier.adapter_kind_ else "frozen"
     scores = [MethodScore(f"{own.choice_.head.name}, {model} (in use)", judge_support(own).right)]
     if frozen is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,29 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.tokens import remove_tokens
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, without_adapter
+from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sharing_weights, without_adapter
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier, check_rejection
 from cplsr.classifier.explanation import Explanation, Neighbor, as_bytes, class_token_attention, nearest, overlay
 from cplsr.classifier.pictures import (
     Embedded,
     as_pictures,
+    check_tunable,
     embed_batches,
     joined_or_none,
     picture_names,
+    readable_pixels,
     single_pixels,
 )
 from cplsr.classifier.prediction import Prediction, predictions_of
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
 from cplsr.data.domain import Domain
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.methods.support_tuning import SupportTuning, make_tuning
 from cplsr.settings.backbone import ClassifierPooling
 
 SEEN_TOGETHER = 2000
@@ -60,6 +66,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             token and patch mean of every block). `auto` reads all blocks, the upper ones more; with the head `auto`,
             how much more is found like the penalty. A loaded backbone has its own; `auto` then goes by that.
         temperature: See `EmbeddingClassifier`.
+        tune_on_support: Tune the class token of the backbone on the support images, once, in `fit`; `True`, or a table
+            of options (those of `SupportTuning`). Head, pooling and temperature are settled before that, on embeddings
+            that have not seen the images; with one image per class nothing is tuned, with a warning.
         image_size: See `load_backbone`; a loaded backbone has its own, like device and precision.
         device: See `load_backbone`.
         precision: See `load_backbone`.
@@ -71,7 +80,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         adapter_kind_: The kind of that adapter; `None` without one.
         head_: The `EmbeddingClassifier` that works on the embeddings.
         support_names_: Names of the support images, in the order of `head_.support_`.
-        frozen_support_: Their embeddings without the adapter; `None` without one.
+        tuned_: The options with which the backbone was tuned on them; `None` where it was not.
+        frozen_support_: Their embeddings without the adapter, or if tuned, before that; `None` without either.
         skipped_: (name, reason) of the support images that cannot be read.
 
     Example:
@@ -91,6 +101,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         head: Any = "auto",
         pooling: ClassifierPooling = "auto",
         temperature: Any = "auto",
+        tune_on_support: Any = False,
         image_size: int | None = None,
         device: str = "auto",
         precision: str = "fp32",
@@ -102,6 +113,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self.head = head
         self.pooling = pooling
         self.temperature = temperature
+        self.tune_on_support = tune_on_support
         self.image_size = image_size
         self.device = device
         self.precision = precision
@@ -123,6 +135,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             InputError: If images and labels do not fit together, or no image of some class can be read.
         """
         pictures, labels = labeled_pictures(X, y)
+        tuning = self._tuning()
+        if tuning is not None:
+            check_tunable(pictures)
         self.backbone_ = prepared_backbone(
             self.backbone,
             self.adapter,
@@ -132,15 +147,19 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             precision=self.precision,
         )
         self.adapter_kind_ = adapter_kind(self.backbone_)
+        self.tuned_: dict[str, Any] | None = None
         support = self._embed_support(pictures, labels)
         self.head_ = self.new_head()
         self.frozen_support_ = None if support.frozen is None else support.frozen[:0]
         self.support_names_: tuple[str, ...] = ()
         self.skipped_: tuple[tuple[str, str], ...] = ()
-        return self._learn(pictures, labels, support)
+        self._learn(pictures, labels, support)
+        if tuning is not None:
+            self._tune(tuning, pictures)
+        return self
 
     def partial_fit(self, X: Any, y: Any = None) -> FewShotClassifier:
-        """Learn more images, of known or new classes, as in `fit`; what was learned before stays."""
+        """Learn more images, of known or new classes, as in `fit`, but nothing is tuned; what was learned stays."""
         if not hasattr(self, "head_"):
             return self.fit(X, y)
         pictures, labels = labeled_pictures(X, y)
@@ -175,6 +194,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
         if self.frozen_support_ is not None:
             self.frozen_support_ = self.frozen_support_[kept]
+        self._settle_as_before_tuning()
         return self
 
     def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
@@ -253,7 +273,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""
         check_is_fitted(self)
-        return report_on_support(self.head_, self.support_names_, self.frozen_head())
+        frozen = self.frozen_head()
+        if self.tuned_ is not None and frozen is not None:
+            return report_on_support(frozen, self.support_names_, tuned=True)
+        return report_on_support(self.head_, self.support_names_, frozen)
 
     def new_head(self, *, frozen: bool = False) -> EmbeddingClassifier:
         """What learns from embeddings, or from those of the frozen backbone, as these settings say; nothing is yet."""
@@ -263,7 +286,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return EmbeddingClassifier(self.head, self.temperature, parts, decay, trained)
 
     def frozen_head(self) -> EmbeddingClassifier | None:
-        """Fit the same head without the adapter; `None` if there is no adapter or only embeddings were given."""
+        """Fit the same head without the adapter, or where it was tuned on the support images, without the tuning.
+
+        `None` if there is neither, or only embeddings were given.
+        """
         check_is_fitted(self)
         if self.frozen_support_ is None:
             return None
@@ -376,11 +402,50 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         names = picture_names(pictures)
         self.support_names_ += tuple(names[index] for index in support.indices)
         self.skipped_ += tuple((names[index], reason) for index, reason in support.failed)
+        self._settle_as_before_tuning()
         return self
+
+    def _tuning(self) -> SupportTuning | None:
+        """What `tune_on_support` asks for."""
+        asked = self.tune_on_support
+        if not isinstance(asked, (bool, Mapping)):
+            raise InputError(f"tune_on_support={asked!r} is not usable: give True, False, or a table of options")
+        return None if asked is False else make_tuning({} if asked is True else asked)
+
+    def _tune(self, tuning: SupportTuning, pictures: Any) -> None:
+        """Tune the backbone on the images that were learned, and embed them again."""
+        head = self.head_
+        if reason := tuning.why_not(len(head.support_) / len(head.classes_)):
+            warnings.warn(f"the classifier is {reason}", stacklevel=3)
+            return
+        pixels = readable_pixels(self.backbone_, pictures, self.batch_size, self.workers)
+        tuning.tune(
+            self.backbone_,
+            pixels,
+            torch.from_numpy(head.support_labels_),
+            numbered_generator(0, 0, Stream.ADAPTATIONS),
+            scale=torch.from_numpy(head.scale_) if head.parts > 1 else None,
+        )
+        self.tuned_, self.adapter_kind_ = tuning.options, adapter_kind(self.backbone_)
+        self.frozen_support_ = head.support_.astype(np.float32)
+        vectors = Embedded.joined(self._batches(pixels, "embedding")).vectors.astype(np.float64)
+        head.restore(head.classes_, vectors, head.support_labels_, head.choice_, head.temperature_)
+
+    def _settle_as_before_tuning(self) -> None:
+        """Give a tuned classifier the choice and the temperature that its images have before tuning.
+
+        Tuned embeddings have seen every support image, so that leaving one out of them would flatter.
+        """
+        head = self.head_
+        if self.tuned_ is not None and (before := self.frozen_head()) is not None:
+            head.restore(head.classes_, head.support_, head.support_labels_, before.choice_, before.temperature_)
 
     def _embed_support(self, pictures: Any, labels: ndarray) -> Embedded:
         """Embed with the adapter and, for comparison, without; what is unreadable is named, unless a class is lost."""
         frozen = None if self.adapter_kind_ is None else without_adapter(self.backbone_)
+        if self.tuned_ is not None:
+            check_tunable(pictures)
+            frozen = remove_tokens(sharing_weights(self.backbone_))
         support = Embedded.joined(self._batches(pictures, "embedding", frozen))
         if support.failed:
             report_failed(pictures, labels, support)

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 from PIL import Image
 from torch import Tensor
@@ -148,6 +148,20 @@ def embed_batches(
     for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
         vectors = _embed(backbone, indices, pixels)
         yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, indices, pixels))
+
+
+def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
+    """Raise `InputError` for what holds no raw pixels: a classifier tuned on its images needs them."""
+    if not isinstance(pictures, Domain) and pictures.dtype != torch.uint8:
+        what = "embeddings" if isinstance(pictures, ndarray) else "normalized pixels"
+        raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
+
+
+def readable_pixels(
+    backbone: Backbone, pictures: Domain | Tensor, batch_size: int, workers: int | None
+) -> UInt8[Tensor, "some 3 size size"]:
+    """All images that can be read, as the backbone takes them, at once."""
+    return torch.cat([part for _, part, _ in _pixel_batches(backbone, pictures, batch_size, workers, "decoding")])
 
 
 def _pixel_batches(

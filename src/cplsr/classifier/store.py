@@ -76,6 +76,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         fingerprint=classifier.fingerprint,
         versions=versions(),
         sha256=hashlib.sha256(content).hexdigest(),
+        tuned=classifier.tuned_,
     )
     with new_folder(path) as folder:
         with new_file(folder / TENSORS, "wb") as stream:
@@ -119,7 +120,7 @@ def load_classifier(
         batch_size=batch_size,
         workers=workers,
     )
-    classifier.backbone_, classifier.adapter_kind_ = loaded, adapter_kind(loaded)
+    classifier.backbone_, classifier.adapter_kind_, classifier.tuned_ = loaded, adapter_kind(loaded), info.tuned
     types = dict(_KINDS.values())
     try:
         _check_fit(info, tensors)

@@ -123,6 +123,7 @@ class SupportReport:
         temperature: The classifier's temperature.
         choice: Which head the classifier chose and why, in a sentence; empty where it was asked for.
         comparison: With the frozen backbone, where an adapter is in use and images (not embeddings) were given.
+        tuned: Whether the classifier was then tuned on these images; all that is said here is of before.
     """
 
     images: int
@@ -134,6 +135,7 @@ class SupportReport:
     temperature: float
     choice: str
     comparison: FrozenComparison | None = None
+    tuned: bool = False
 
     def sentences(self) -> list[str]:
         """Tell the report in plain sentences, the most important first."""
@@ -157,6 +159,7 @@ class SupportReport:
         return (
             f"Left out in turn, {self.accuracy.right:,} of {self.accuracy.of:,} support images are recognized "
             f"({value:.0%}): on new images of the same kind expect {low:.0%} to {high:.0%}."
+            + (" Tuning on them came after that and is not judged here." if self.tuned else "")
         )
 
     def _about_confusions(self) -> list[str]:
@@ -224,7 +227,11 @@ def judge_support(head: EmbeddingClassifier) -> SupportJudgment:
 
 
 def report_on_support(
-    head: EmbeddingClassifier, names: tuple[str, ...], frozen: EmbeddingClassifier | None = None
+    head: EmbeddingClassifier,
+    names: tuple[str, ...],
+    frozen: EmbeddingClassifier | None = None,
+    *,
+    tuned: bool = False,
 ) -> SupportReport:
     """Report on the support set of a fitted classifier.
 
@@ -232,6 +239,7 @@ def report_on_support(
         head: The classifier.
         names: What its support images are called.
         frozen: A classifier fitted to the same images without the adapter, to compare with.
+        tuned: Whether `head` is what the classifier was before it was tuned on them.
     """
     judged = judge_support(head)
     classes = _class_reports(head, judged)
@@ -245,6 +253,7 @@ def report_on_support(
         temperature=head.temperature_,
         choice=head.choice_.sentence(),
         comparison=None if frozen is None else compare_with_frozen(judge_support(frozen), judged),
+        tuned=tuned,
     )
 
 

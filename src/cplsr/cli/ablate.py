@@ -54,6 +54,8 @@ class Ablate(RaySettings, Train, SharedSettings):
     """Here `seeds`."""
     resume: tyro.conf.Suppress[bool] = True
     """Always."""
+    snapshots: tyro.conf.Suppress[bool] = False
+    """Here `best_on_target`."""
 
     out: Path | None = None
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cplsr.cli.options import parse
-from cplsr.declared import between
+from cplsr.declared import between, parse_options
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings, ClassifierPooling
 from cplsr.settings.embedding import EmbeddingSettings
@@ -24,7 +24,20 @@ AUTO = "auto"
 SHOWN = 20
 
 
-MODELS_OWN = ("adapter", "head", "image_size", "heads", "mean", "std", "pooling", "layers", "precision", "antialias")
+MODELS_OWN = (
+    "adapter",
+    "head",
+    "image_size",
+    "heads",
+    "mean",
+    "std",
+    "pooling",
+    "layers",
+    "precision",
+    "antialias",
+    "tune_on_support",
+    "tune_options",
+)
 """Options that a saved classifier has settled."""
 
 
@@ -64,7 +77,7 @@ class FittingSettings(EmbeddingSettings, ClassifierBackbone):
     """What learns from the embeddings: auto (ridge regression, its penalty found by leaving out each example in turn),
     prototypes (the paper's), ridge, lda, logistic or knn."""
 
-    def fit(self, source: str) -> FewShotClassifier:
+    def fit(self, source: str, tune_on_support: bool | dict[str, Any] = False) -> FewShotClassifier:
         """Fit a classifier to the examples that `open_support` finds."""
         from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
@@ -74,6 +87,7 @@ class FittingSettings(EmbeddingSettings, ClassifierBackbone):
             self.adapter,
             head=self.head,
             pooling=self.pooling,
+            tune_on_support=tune_on_support,
             batch_size=self.batch_size,
             workers=self.workers,
         )
@@ -93,6 +107,10 @@ class Classify(FittingSettings):
     """The examples: a folder with one folder per class, or a csv with the columns path,label."""
     model: Path | None = None
     """A classifier saved before by --save, instead of --support."""
+    tune_on_support: bool = False
+    """Tune the class token of the backbone on the examples, once, before anything is labeled; takes a minute or so."""
+    tune_options: tuple[str, ...] = ()
+    """Options of that, as name=value: tokens=registers, steps=100, one_shot=true …"""
     out: Path = Path("predictions.csv")
     """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
     reject_below: Annotated[float, between(0, 1)] | None = None
@@ -169,6 +187,8 @@ def check_request(options: Classify) -> Path:
                 raise InputError(
                     f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
                 )
+    if options.tune_options and not options.tune_on_support:
+        raise InputError("--tune-options were given, but nothing is tuned: give --tune-on-support as well")
     if options.save is not None:
         from cplsr.classifier.store import check_free
 
@@ -179,7 +199,10 @@ def check_request(options: Classify) -> Path:
 def make_classifier(options: Classify) -> FewShotClassifier:
     """Load the saved classifier, or fit one."""
     if options.model is None:
-        return options.fit(str(options.support))
+        tuning = parse_options(options.tune_options, "tuning", "steps=100")
+        return options.fit(
+            str(options.support), tuning if options.tune_on_support and tuning else options.tune_on_support
+        )
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
     return FewShotClassifier.load(

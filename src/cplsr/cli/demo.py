@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cplsr
-from cplsr.cli import analyze, evaluate
+from cplsr.cli import evaluate
 from cplsr.cli.options import parse, read_recipe
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
+from cplsr.settings.analysis import AnalysisSettings
 from cplsr.settings.numbers import Seed
 from cplsr.settings.training import TrainingSettings
 
@@ -56,9 +58,10 @@ def main(arguments: list[str]) -> int:
 
     console = Console(highlight=False, soft_wrap=True)
     result = train_demo(options, console)
-    results = measure(options, result, console)
+    targets = open_demo_targets(options)
+    results = measure(options, result, targets, console)
     results.write(options.out / "results.json")
-    look_inside(options, result, console)
+    look_inside(options, result, targets, console)
     close(results, result, options, console)
     return 0
 
@@ -71,8 +74,9 @@ def train_demo(options: Demo, console: Console) -> cplsr.TrainingResult:
         settings = TrainingSettings(lr=recipe.lr, shot=recipe.shot, seed=options.seed)
     backbone = cplsr.load_backbone(recipe.backbone, None if options.full else recipe.image_size)
     base = cplsr.open_domain(recipe.base)
+    val = base.validation() if base.validation else None
     if not options.full:
-        base = first_images(base, BASE_IMAGES)
+        base, val = first_images(base, BASE_IMAGES), val and first_images(val, BASE_IMAGES)
     console.print(
         f"[bold]1. Training[/] coalescent projections for the {recipe.backbone} backbone ({backbone.layers} layers, "
         f"{backbone.heads} heads, {backbone.image_size} px)\n   on {len(base):,} made-up photos of {len(base.classes)} "
@@ -87,7 +91,7 @@ def train_demo(options: Demo, console: Console) -> cplsr.TrainingResult:
     run = options.out / "run"
     if (run / "run.json").is_file():
         shutil.rmtree(run)
-    return cplsr.train(backbone, base, out=run, adapter=recipe.adapter, settings=settings)
+    return cplsr.train(backbone, base, val, out=run, adapter=recipe.adapter, settings=settings)
 
 
 def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
@@ -98,20 +102,27 @@ def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
     return domain.select(np.concatenate(chosen))
 
 
-def measure(options: Demo, result: cplsr.TrainingResult, console: Console) -> cplsr.Results:
-    """Measure the frozen backbone and the adapter on the same episodes of every target."""
+def open_demo_targets(options: Demo) -> dict[str, cplsr.Domain]:
+    """Open the targets, with few images per class unless `--full`."""
     from cplsr.data.open import open_targets
 
+    targets = open_targets(map(evaluate.split_name, TARGETS))
+    if options.full:
+        return targets
+    return {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
+
+
+def measure(
+    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+) -> cplsr.Results:
+    """Measure the frozen backbone and the adapter on the same episodes of every target."""
     console.print(
         f"[bold]2. Measuring[/] on {len(TARGETS)} domains that training never saw, frozen and with the projections,\n"
         "   on the same episodes." + ("" if options.full else f" Cut for speed: {TARGET_IMAGES} images per class.")
     )
     episodes = FULL_EPISODES if options.full else EPISODES
-    targets = open_targets(map(evaluate.split_name, TARGETS))
-    if not options.full:
-        targets = {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
     results = cplsr.evaluate(
-        cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)])),
+        backbone_of(result),
         targets,
         adapters=[(METHOD, result.folder)],
         settings=cplsr.EpisodeSettings(episodes=episodes, seed=options.seed),
@@ -121,27 +132,32 @@ def measure(options: Demo, result: cplsr.TrainingResult, console: Console) -> cp
     return results
 
 
-def look_inside(options: Demo, result: cplsr.TrainingResult, console: Console) -> None:
-    """Analyze what the projections changed, and write it to the folder `analysis`."""
+def look_inside(
+    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+) -> None:
+    """Analyze what the projections changed, on the images that were measured, and write it to the folder `analysis`."""
     from cplsr.analysis.findings import write_analysis
 
     console.print(
         "[bold]3. Looking inside:[/] which heads changed, and what that did to attention and embeddings.\n"
         f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
     )
-    out = options.out / "analysis"
-    analysis = analyze.run(
-        analyze.Analyze(
-            target=TARGETS,
-            adapter=f"{METHOD}={result.folder}",
-            images_per_class=0,
-            attention=1,
-            entropy_images=ENTROPY_IMAGES,
-            seed=options.seed,
-            out=out,
-        )
+    analysis = cplsr.analyze(
+        backbone_of(result),
+        result.folder,
+        targets,
+        settings=AnalysisSettings(
+            images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
+        ),
+        adapter_name=METHOD,
+        cache=cplsr.EmbeddingCache(),
     )
-    write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), out)
+    write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), options.out / "analysis")
+
+
+def backbone_of(result: cplsr.TrainingResult) -> cplsr.Backbone:
+    """The embedded backbone at the image size of the training."""
+    return cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)]))
 
 
 def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, console: Console) -> None:

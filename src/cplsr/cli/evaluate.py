@@ -14,6 +14,7 @@ from cplsr.declared import parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
 from cplsr.records.public import public_command
+from cplsr.records.results import best_and_last
 from cplsr.settings.backbone import BackboneSettings
 from cplsr.settings.embedding import MeasuringSettings
 from cplsr.settings.episodes import EpisodeSettings
@@ -22,7 +23,9 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.evaluation.adapting import Adaptation
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.domain import Domain
+    from cplsr.evaluation.adapting import Adaptation, AdaptationRequest
     from cplsr.records.results import Results
 
 
@@ -46,8 +49,15 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     """Also let this method (pmf) adapt every model on the support set of each episode; its rows are called NAME+pmf."""
     method_options: tuple[str, ...] = ()
     """Options of the method, as name=value: steps=100 …"""
+    tune_on_support: bool = False
+    """Also tune the class token of every model on the support set of each episode; its rows are called NAME+tuned."""
+    tune_options: tuple[str, ...] = ()
+    """Options of that, as name=value: tokens=registers, steps=100, one_shot=true …"""
     method_episodes: DrawnEpisodes = 40
-    """Episodes of each target and shot for that, the first ones: adapting takes long."""
+    """Episodes of each target and shot for --method or --tune-on-support, the first ones: adapting takes long."""
+    best_on_target: bool = False
+    """Also measure the snapshots of every run given as --adapter (trained with --snapshots), and note how much better
+    the best epoch chosen on each target is than the last: not allowed, but often published."""
     out: Path | None = None
     """Also write the results to this file, as json."""
 
@@ -83,13 +93,11 @@ def run(options: Evaluate) -> Results:
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
     image_size = options.image_size or adapters_image_size([source for _, source in named])
-    adaptation = None if options.method is None else adaptation_of(options, options.method)
+    request = request_of(options)
     targets = open_targets(map(split_name, options.target), strict=options.strict)
     backbone = open_backbone(options, image_size)
-    if adaptation is not None and backbone.precision == "bf16":
-        raise InputError(
-            f"--method {options.method} trains weights, for which bf16 is too coarse: give --precision fp32"
-        )
+    if request is not None and backbone.precision == "bf16":
+        raise InputError(f"+{request.method} trains weights, for which bf16 is too coarse: give --precision fp32")
     settings = EpisodeSettings.of(options)
     shared: dict[str, Any] = {
         "adapters": named,
@@ -99,15 +107,65 @@ def run(options: Evaluate) -> Results:
         "workers": options.workers,
     }
     results = evaluate(backbone, targets, heads=options.head, settings=settings, strict=options.strict, **shared)
-    if adaptation is None or options.method is None:
+    if options.best_on_target:
+        results = replace(results, flags=(*results.flags, *snapshot_notes(backbone, targets, settings, shared)))
+    if request is None:
         return results
-    from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
+    from cplsr.evaluation.adapting import measure_adaptation
 
-    request = AdaptationRequest(options.method, adaptation, options.method_episodes)
     adapted = [measure_adaptation(backbone, targets, request, settings=each, **shared) for each in settings.by_queries]
     if results.dirichlet is not None:
         results = replace(results, dirichlet=adapted[1].behind(results.dirichlet))
     return adapted[0].behind(results)
+
+
+def snapshot_notes(
+    backbone: Backbone, targets: dict[str, Domain], settings: EpisodeSettings, shared: dict[str, Any]
+) -> list[str]:
+    """Say for every run and target what choosing the epoch there would have been worth.
+
+    Raises:
+        InputError: If there is no run, or one without snapshots.
+    """
+    from cplsr.evaluation.snapshots import measure_snapshots
+
+    runs = shared["adapters"]
+    if not runs:
+        raise InputError("--best-on-target compares the snapshots of runs, but there are none: give --adapter RUN")
+    options = {**shared, "settings": settings.by_queries[0]}
+    del options["adapters"]
+    return [
+        f"{name} on {target}, {shot}-shot: last epoch {last.accuracy:.2f} %, best epoch chosen on the target (not "
+        f"allowed) {best.accuracy:.2f} %, episode {best.episode}"
+        for name, source in runs
+        for (target, shot), (best, last) in best_and_last(
+            measure_snapshots(backbone, targets, source, **options)
+        ).items()
+    ]
+
+
+def request_of(options: Evaluate) -> AdaptationRequest | None:
+    """What is to adapt on the support sets; `None` where nothing is.
+
+    Raises:
+        InputError: If two things are, or there are options without what they are of.
+    """
+    if options.method is None and not options.tune_on_support:
+        if options.tune_options:
+            raise InputError("--tune-options were given, but nothing is tuned: give --tune-on-support as well")
+        return None
+    from cplsr.evaluation.adapting import AdaptationRequest
+
+    if options.method is None:
+        from cplsr.methods.support_tuning import TUNED, make_tuning
+
+        tuning = make_tuning(parse_options(options.tune_options, "tuning", "steps=100"))
+        return AdaptationRequest(TUNED, tuning, options.method_episodes)
+    if options.tune_on_support:
+        raise InputError(
+            f"--method {options.method} and --tune-on-support both adapt on the support set: give one, then the other"
+        )
+    return AdaptationRequest(options.method, adaptation_of(options, options.method), options.method_episodes)
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:
@@ -116,14 +174,14 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
     Raises:
         InputError: If the method does nothing there that prototypes do not do.
     """
-    from cplsr.methods.registry import METHODS, find_method, make_adaptation
+    from cplsr.methods.registry import METHODS, make_adaptation
 
-    adaptation = make_adaptation(find_method(name), parse_options(options.method_options, "method", "steps=100"))
+    adaptation = make_adaptation(METHODS.find(name), parse_options(options.method_options, "method", "steps=100"))
     if adaptation is None:
-        able = [other for other in METHODS if find_method(other).adaptation is not None]
+        able = [other for other in METHODS if METHODS.find(other).adaptation is not None]
         raise InputError(
             f"the method {name!r} only makes prototypes of a support set, so there is nothing to add: measure what it "
-            f"trained with --adapter RUN, or give --method {' or '.join(able)}"
+            f"trained with --adapter RUN, or give --method {' or '.join(able)}, or --tune-on-support"
         )
     return adaptation
 

@@ -35,6 +35,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     """The folder RUN."""
     resume: bool = False
     """Continue an interrupted run; the same result as without the interruption."""
+    snapshots: bool = False
+    """Also keep the adapter of every validation, in RUN/snapshots: see --best-on-target of evaluate."""
     method: str = OWN_METHOD
     """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt, attn_temp,
     reap, cd_cls), which brings rate, weight decay, sst and pe of its own where none are given."""
@@ -43,7 +45,7 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     train: Trains = "auto"
     """What learns: the adapter, all weights of the backbone, or whichever the method is known for."""
     adapter: str = "coalescent"
-    """Kind: coalescent, attn_scale, soft_prompts, residual or lora."""
+    """Kind: coalescent, attn_scale, soft_prompts, tokens, residual or lora."""
     adapter_options: tuple[str, ...] = ()
     """Options of the kind, as name=value: sharing=shared, constraint=mahalanobis, layers=[8,9,10,11], length=4 …"""
 
@@ -63,9 +65,9 @@ def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:
     """Parse the options; a method other than our own brings settings that hold where neither source gives any."""
     given, brought = parse_unchecked(Train, "train", arguments, recipe), {}
     if given.method != OWN_METHOD:  # the others need torch, for which nobody waits who asks for help
-        from cplsr.methods.registry import find_method, starting_settings
+        from cplsr.methods.registry import METHODS, starting_settings
 
-        brought = starting_settings(find_method(given.method), given.train)
+        brought = starting_settings(METHODS.find(given.method), given.train)
     return parse(Train, "train", arguments, {**brought, **recipe})
 
 
@@ -83,12 +85,12 @@ def run(options: Train, command: str) -> int:
     import torch
 
     from cplsr.backbones.load import open_backbone
-    from cplsr.methods.registry import FULL, find_method, learning_kind, make_objective, trained_kind
+    from cplsr.methods.registry import FULL, METHODS, learning_kind, make_objective, trained_kind
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     settings = TrainingSettings.of(options)
-    method = find_method(options.method)
+    method = METHODS.find(options.method)
     adapter_options, method_options = options.parsed_options()
     objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
@@ -104,6 +106,7 @@ def run(options: Train, command: str) -> int:
         settings=settings,
         objective=objective,
         resume=options.resume,
+        snapshots=options.snapshots,
         workers=options.workers,
         command=command,
     )

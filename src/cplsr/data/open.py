@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,15 @@ from pathlib import Path
 from cplsr.data.domain import Domain
 from cplsr.data.folder import open_folder
 from cplsr.errors import InputError
+from cplsr.named import Named
 
 FORMS = (
     "a folder with one folder per class, a csv with the columns path,label, a folder of parquet files, "
     "hf:user/name[@split], procedural:NAME, digits, or a benchmark data set as NAME:DIR (see `cplsr data list`)"
 )
 TABLES = frozenset({".csv", ".tsv"})
+DOMAINS: Named[Callable[..., Domain]] = Named("domains", "domain", {})
+"""What other packages open, by the name before the colon: `opener(rest, split=…, strict=…)`."""
 
 
 def open_domain(source: str | Path, *, split: str | None = None, strict: bool = False) -> Domain:
@@ -107,8 +110,10 @@ def _open_catalog(source: str, name: str, root: str, split: str | None, strict: 
     from cplsr.data.catalog import CATALOG
 
     entry = CATALOG.get(name.lower())
+    if entry is None and name in DOMAINS:
+        return DOMAINS.find(name)(root, split=split, strict=strict)
     if entry is None:
-        near = difflib.get_close_matches(name.lower(), [*CATALOG, "hf", "procedural"], n=1)
+        near = difflib.get_close_matches(name.lower(), [*CATALOG, "hf", "procedural", *DOMAINS], n=1)
         hint = f"did you mean {near[0]}:{root}?" if near else f"give {FORMS}"
         raise InputError(f"{source!r} is neither a path nor the name of a data set: {hint}")
     if entry.splits:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -52,9 +52,15 @@ class Adaptation(ABC):
 
     Attributes:
         options: What it was made with, defaults included, for the record.
+        whole_backbone: Whether it changes all weights of a backbone without an adapter, or leaves them alone.
     """
 
     options: dict[str, Any]
+    whole_backbone: ClassVar[bool] = True
+
+    def why_not(self, shot: float) -> str:
+        """Say why it leaves out support sets of so many images of a class; empty where it does not."""
+        return ""
 
     @abstractmethod
     def logits(
@@ -74,7 +80,7 @@ class AdaptationRequest:
     Attributes:
         method: What the names of the models get at their end, `frozen+pmf`.
         episodes: The first so many of an evaluation's episodes; all of them where it has fewer.
-        frozen: Whether to adapt the frozen backbone too, all of whose weights may then change.
+        frozen: Whether to adapt the frozen backbone too.
     """
 
     method: str
@@ -90,12 +96,18 @@ class AdaptationRequest:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Rows and differences of adapted models, and how long each model takes for one episode on average."""
+    """Rows and differences of adapted models.
+
+    Attributes:
+        seconds: How long each model takes for one episode on average.
+        left_out: Shots that were not measured, each with the reason.
+    """
 
     request: AdaptationRequest = field(compare=False)
     rows: tuple[AccuracyRow, ...]
     paired: tuple[PairedRow, ...]
     seconds: dict[str, float] = field(compare=False)
+    left_out: tuple[str, ...] = ()
 
     def behind(self, results: Results) -> Results:
         """Give the results of an evaluation with these behind them.
@@ -114,13 +126,17 @@ class Adapted:
             "episodes": episodes,
             "seconds_per_episode": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
         }
-        flag = f"+{method} adapts on the support set of every episode: measured on the first {episodes} episodes"
+        flags = [f"+{method}, {reason}" for reason in self.left_out]
+        if self.rows:
+            flags.append(
+                f"+{method} adapts on the support set of every episode: measured on the first {episodes} episodes"
+            )
         return replace(
             results,
             rows=(*results.rows, *self.rows),
             paired=(*results.paired, *self.paired),
             settings={**results.settings, "adaptation": record},
-            flags=(*results.flags, flag),
+            flags=(*results.flags, *flags),
         )
 
 
@@ -152,7 +168,12 @@ def measure_adaptation(
         workers: Processes that decode images; `None` takes as many as suit the machine.
     """
     settings = settings or EpisodeSettings()
-    settings = replace(settings, episodes=min(request.episodes, settings.episodes))
+    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
+    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
+    if len(reasons) == len(settings.shots):
+        return Adapted(request, (), (), {}, left_out)
+    shots = tuple(shot for shot in settings.shots if shot not in reasons)
+    settings = replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes))
     models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None)] if request.frozen else []
     models += [(name, read_adapter_info(source)) for name, source in adapters]
     logs = None if cache is None else cache.folder.with_name("adaptations")
@@ -179,7 +200,7 @@ def measure_adaptation(
         for contender in adapting:
             seconds.setdefault(contender.name, []).extend(contender.seconds)
     means = {name: sum(times) / len(times) for name, times in seconds.items() if times}
-    return Adapted(request, tuple(rows), tuple(paired), means)
+    return Adapted(request, tuple(rows), tuple(paired), means, left_out)
 
 
 @dataclass(frozen=True)
@@ -187,7 +208,7 @@ class AdaptingContender(Contender):
     """A model that adapts on every support set before it answers the queries.
 
     Attributes:
-        info: The stored adapter that is adapted; with `None` all weights of the backbone are.
+        info: The stored adapter that is adapted; with `None` the frozen backbone is.
         settings: What the episodes were drawn with.
         pictures: The pixels of all images that the episodes hold.
         logs: The folder where finished episodes are looked up and kept; `None` keeps none.
@@ -227,10 +248,10 @@ class AdaptingContender(Contender):
     def _model(self) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the evaluation warns of an adapter that was trained on another backbone
-            if self.info is None:
-                attach(self.backbone, Full.kind)
-            else:
+            if self.info is not None:
                 load_adapter(self.backbone, self.info.folder)
+            elif self.request.adaptation.whole_backbone:
+                attach(self.backbone, Full.kind)
         try:
             yield
         finally:

@@ -143,7 +143,7 @@ def evaluate_embeddings(
 def method_name(model: str, pooling: str, head: Head, settings: EpisodeSettings) -> str:
     """A model's name with its pooling and head, where these are not the paper's: `frozen depth ridge`."""
     answered = "" if head == Prototypes(settings.prototype) else f" {head.title}"
-    return model + (" depth" if pooling == "depth" else "") + answered
+    return model + ("" if pooling == "cls" else f" {pooling}") + answered
 
 
 def _on_common_images(contenders: Sequence[Contender]) -> list[Contender]:

@@ -88,8 +88,8 @@ class AdversarialAugmentation(Objective):
                 return tokens
             stage = self.layers.index(layer)
             original, changed = (tokens, tokens) if stage == 0 else tokens.chunk(2)
-            noise = (reverse_gradient(theta[stage], factor) for theta in (self.scale, self.shift))
-            changed = transform(changed, *map(deviation, noise), episode.generator)
+            scale, shift = (deviation(reverse_gradient(theta[stage], factor)) for theta in (self.scale, self.shift))
+            changed = transform(changed, (scale, shift), episode.generator)
             differences.append(gram_difference(*(self._normed_patches(part) for part in (original, changed))))
             return torch.cat([original, changed])
 

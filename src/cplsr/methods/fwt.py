@@ -54,13 +54,14 @@ class FeatureWiseTransformation(Objective):
     def prepare(self, backbone: Backbone, classes: int) -> None:
         """Between which blocks it acts, and how much."""
         self.layers = stages(backbone.layers, fourth=True)
-        self.deviations = [self.strength * deviation(torch.tensor(theta)).item() for theta in (self.scale, self.shift)]
+        scale, shift = (self.strength * deviation(torch.tensor(theta)).item() for theta in (self.scale, self.shift))
+        self.deviations = scale, shift
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the transformed episode."""
 
         def between(layer: int, tokens: Tensor) -> Tensor:
-            return transform(tokens, *self.deviations, episode.generator) if layer in self.layers else tokens
+            return transform(tokens, self.deviations, episode.generator) if layer in self.layers else tokens
 
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 
@@ -74,14 +75,14 @@ def deviation(theta: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return softplus(theta, beta=SHARPNESS)
 
 
-def transform(tokens: Tokens, scale: Deviation, shift: Deviation, generator: torch.Generator) -> Tokens:
-    """m + γ (z − m) + β s with one γ ~ N(1, `scale`) and one β ~ N(0, `shift`) per channel.
+def transform(tokens: Tokens, deviations: tuple[Deviation, Deviation], generator: torch.Generator) -> Tokens:
+    """m + γ (z − m) + β s with one γ ~ N(1, first deviation) and one β ~ N(0, second deviation) per channel.
 
     m and s are the channel's mean and deviation over all tokens of all images: it is γ z + β of batch-normalized tokens
     (without weights), with the normalization undone.
     """
     noise = torch.randn(2, tokens.shape[-1], generator=generator).to(tokens)
-    mean, spread = style_of(tokens.flatten(0, 1)[None], 0)
+    (scale, shift), (mean, spread) = deviations, style_of(tokens.flatten(0, 1)[None], 0)
     return tokens + scale * noise[0] * (tokens - mean) + shift * noise[1] * spread
 
 

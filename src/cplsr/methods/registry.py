@@ -1,34 +1,39 @@
-"""Methods by name. A new one is one file and one line here."""
+"""Methods by name. A new one is one file and one line here, or an entry point of another package."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cplsr.declared import fit, fit_arguments, nearest
+from cplsr.declared import fit, fit_arguments
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.base import Method
+from cplsr.named import Named
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
 OWN = Method("cplsr", "coalescent projections and latent space reservation", None, trains="adapter", settings={})
-METHODS = {
-    "pmf": "cplsr.methods.pmf",
-    "styleadv": "cplsr.methods.styleadv",
-    "ldp_net": "cplsr.methods.ldp_net",
-    "fap": "cplsr.methods.fap",
-    "wave_san": "cplsr.methods.wave_san",
-    "afa": "cplsr.methods.afa",
-    "ata": "cplsr.methods.ata",
-    "lrp": "cplsr.methods.lrp",
-    "fwt": "cplsr.methods.fwt",
-    "attn_temp": "cplsr.methods.attn_temp",
-    "reap": "cplsr.methods.reap",
-    "cd_cls": "cplsr.methods.cd_cls",
-}
+METHODS: Named[Method] = Named(
+    "methods",
+    "method",
+    {
+        OWN.name: "cplsr.methods.registry:OWN",
+        "pmf": "cplsr.methods.pmf:METHOD",
+        "styleadv": "cplsr.methods.styleadv:METHOD",
+        "ldp_net": "cplsr.methods.ldp_net:METHOD",
+        "fap": "cplsr.methods.fap:METHOD",
+        "wave_san": "cplsr.methods.wave_san:METHOD",
+        "afa": "cplsr.methods.afa:METHOD",
+        "ata": "cplsr.methods.ata:METHOD",
+        "lrp": "cplsr.methods.lrp:METHOD",
+        "fwt": "cplsr.methods.fwt:METHOD",
+        "attn_temp": "cplsr.methods.attn_temp:METHOD",
+        "reap": "cplsr.methods.reap:METHOD",
+        "cd_cls": "cplsr.methods.cd_cls:METHOD",
+    },
+)
 
 FULL = "full"
 """The adapter kind that is the whole backbone."""
@@ -38,15 +43,6 @@ DEFAULT = "coalescent"
 
 _OF_THE_BACKBONE = frozenset({"optimizer", "lr", "weight_decay", "schedule", "warmup"})
 """Settings that suit training of the whole backbone, and say nothing of an adapter."""
-
-
-def find_method(name: str) -> Method:
-    """Find the method of that name."""
-    if name == OWN.name:
-        return OWN
-    if name not in METHODS:
-        raise InputError(f"there is no method {name!r}: {nearest(name, [OWN.name, *METHODS])}")
-    return importlib.import_module(METHODS[name]).METHOD
 
 
 def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:

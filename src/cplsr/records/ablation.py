@@ -12,7 +12,7 @@ from cplsr.declared import read_record
 from cplsr.files import write_json
 from cplsr.records.parts import AdapterKind, BackboneInfo, Count, MethodInfo
 from cplsr.records.public import public
-from cplsr.records.results import Results
+from cplsr.records.results import Results, SnapshotRow
 
 
 class TrainingOutcome(TypedDict, total=False):
@@ -39,6 +39,7 @@ class AblationRun:
 
     settings, adapter, method, adapt, setup: all that decides; older files lack some of them.
     training: `None` for the frozen backbone.
+    snapshots: what choosing the epoch on the target would have to choose from, where that was asked for.
     command: the one that repeats this run.
     """
 
@@ -56,6 +57,7 @@ class AblationRun:
     declared: Declaration | None = None
     seconds_per_target_episode: float | None = None
     command: str = ""
+    snapshots: tuple[SnapshotRow, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
 
     def public(self) -> AblationRun:

@@ -38,7 +38,7 @@ class AdapterInfo:
         if self.format != _FORMAT:
             raise ValueError(f"its format is {self.format}, this version reads {_FORMAT}: update cplsr")
         fit(self.info.get("shot"), int | None, "info.shot")
-        fit(self.temperature, Temperature | None, "info.temperature")
+        _ = self.temperature
 
     @property
     def shot(self) -> int | None:
@@ -49,7 +49,8 @@ class AdapterInfo:
     def temperature(self) -> float | None:
         """The factor of the cosines it was trained with, where that is known; once it stood only in the settings."""
         settings = self.info.get("settings")
-        return self.info.get("temperature", settings.get("temperature") if isinstance(settings, dict) else None)
+        early = settings.get("temperature") if isinstance(settings, dict) else None
+        return fit(self.info.get("temperature", early), Temperature | None, "info.temperature")
 
     def write(self, folder: Path) -> None:
         """Write adapter.json, whole or not at all."""

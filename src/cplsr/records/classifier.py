@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Required, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 from cplsr.declared import read_record
 from cplsr.files import write_json
@@ -51,6 +51,7 @@ class ClassifierInfo:
 
     classes, class_kind: labels as the user gave them, and of which type. counts: images of each class.
     support_names: what the images it was fitted on are called. choice: `None` in the first format.
+    tuned: with which options the adapter was tuned on those images; `None`: it was not.
     """
 
     classes: list[str | int | float | bool]
@@ -65,6 +66,7 @@ class ClassifierInfo:
     versions: dict[str, str]
     sha256: str
     choice: Chosen | None = None
+    tuned: dict[str, Any] | None = None
     format: int = _FORMAT
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -73,6 +74,28 @@ class PairedRow:
     def significant(self) -> bool:
         """Whether 0 lies outside the interval."""
         return excludes_zero(self.difference, self.ci95)
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """The adapter that a training had after so many episodes, on one target at one shot; in percent."""
+
+    episode: int
+    target: str
+    shot: Count
+    accuracy: Percent
+    ci95: HalfWidth
+
+
+def best_and_last(rows: Iterable[SnapshotRow]) -> dict[tuple[str, int], tuple[SnapshotRow, SnapshotRow]]:
+    """The best snapshot, of equals the earliest, and the last one, by target and shot."""
+    groups: dict[tuple[str, int], list[SnapshotRow]] = {}
+    for row in rows:
+        groups.setdefault((row.target, row.shot), []).append(row)
+    return {
+        key: (max(group, key=lambda row: (row.accuracy, -row.episode)), max(group, key=lambda row: row.episode))
+        for key, group in groups.items()
+    }
 
 
 @dataclass(frozen=True)

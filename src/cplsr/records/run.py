@@ -14,6 +14,8 @@ from cplsr.records.parts import AdapterKind, BackboneInfo, MethodInfo
 from cplsr.records.public import public
 
 RUN, METRICS = "run.json", "metrics.jsonl"
+SNAPSHOTS = "snapshots"
+"""The folder of adapters kept during a run, each in a folder called by its episode."""
 _WHAT = "a run (written by `cplsr train`)"
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.results import FROZEN
+from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
 from cplsr.report.estimates import Estimate, combined
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
+NOT_ALLOWED = "best epoch on\nthe target (not allowed)"
 _COSTS: dict[str, tuple[Callable[[AblationRun], float | None], str]] = {
     "trained\nparameters": (lambda record: (record.training or {}).get("parameters"), ",.0f"),
     "training\nseconds": (lambda record: (record.training or {}).get("seconds"), ",.0f"),
@@ -58,7 +59,8 @@ def table_of(
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
     declared, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
-    columns = [*declared, *accuracies, *_gain_columns(records, shown), *_cost_columns(records)]
+    gains, snapshots = _gain_columns(records, shown), _snapshot_columns(records, shown)
+    columns = [*declared, *accuracies, *gains, *snapshots, *_cost_columns(records)]
     measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
         _title(records),
@@ -97,6 +99,26 @@ def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Colum
         gains = {row: Cell(_signed(change)) for row, change in changes.items() if change is not None}
         if gains:
             columns.append((f"gain\n{shot}-shot", gains))
+    return columns
+
+
+def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+    """The last epoch, and the best one chosen on each target: averages, never bold, for nobody may choose so."""
+    columns: Columns = []
+    for shot in shots:
+        found: dict[str, list[tuple[SnapshotRow, SnapshotRow]]] = {}
+        for record in records:
+            if record.shot == shot:
+                chosen = best_and_last(row for row in record.snapshots if row.shot == shot)
+                found.setdefault(record.row, []).extend(chosen.values())
+        for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
+            cells = {
+                row: Cell(combined([Estimate(pair[number].accuracy, pair[number].ci95) for pair in pairs]).written())
+                for row, pairs in found.items()
+                if pairs
+            }
+            if cells:
+                columns.append((f"{heading}\n{shot}-shot", cells))
     return columns
 
 
@@ -169,6 +191,11 @@ def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Seq
             "episodes, √(Σ interval²) / n for n seeds, without the spread between trainings; best in bold; ▲ ▼ "
             "significantly above or below frozen by the mean of the seeds' paired differences, with the interval "
             "combined in the same way; gain: that difference over all targets."
+        )
+    if any(record.snapshots for record in records):
+        parts.append(
+            "Best epoch on the target: of all validated epochs the one most accurate on the very episodes that are "
+            "reported, chosen for each target, as often published; no choice of ours sees it."
         )
     parts += _unequal_seeds(records, seeds)
     parts += _mixed(records)

@@ -24,6 +24,9 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
     """Query images of each class in them."""
     match_shot: bool = True
     """Measure each adapter only at the shot it was trained for."""
+    best_on_target: bool = False
+    """Also keep the adapter of every validation and measure all of them, for two more columns: the last one, and the
+    best one chosen on the target, which is not allowed but often published."""
 
 
 @dataclass(frozen=True)

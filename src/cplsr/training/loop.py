@@ -57,6 +57,7 @@ def train(
     settings: TrainingSettings | None = None,
     objective: Objective | None = None,
     resume: bool = False,
+    snapshots: bool = False,
     workers: int | None = None,
     command: str | None = None,
 ) -> TrainingResult:
@@ -75,6 +76,7 @@ def train(
         settings: All choices about the training.
         objective: The loss of an episode; default: CPLSR's.
         resume: Continue a run that was interrupted, with the same result as if it had not been.
+        snapshots: Also keep the adapter of every validation, in the folder `snapshots`.
         workers: Processes that decode images; `None` takes as many as suit the machine.
         command: What was typed to start it, to be kept in `run.json`.
 
@@ -90,7 +92,7 @@ def train(
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     _check_adapter(backbone, adapter, options)
-    job = TrainingJob(backbone, base, val, adapter, options, settings, objective, processes)
+    job = TrainingJob(backbone, base, val, adapter, options, settings, objective, processes, snapshots)
     folder = RunFolder(Path(out))
     with only_writer(folder.path) if processes.first else nullcontext():
         begun = folder.begin({**_describe(job), "command": command}, resume=resume) if processes.first else None

@@ -67,11 +67,11 @@ class Objective(Declared, nn.Module, ABC):
 
     name: ClassVar[str]
     partner: ClassVar[bool] = False
-    length: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check the options."""
         nn.Module.__init__(self)
+        self.length = 1
         super().__post_init__()
         self.options = self.as_dict()
 

@@ -23,6 +23,7 @@ from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.processes import Processes
+from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
@@ -48,6 +49,7 @@ class TrainingJob:
     Attributes:
         adapter: Kind of the adapter.
         options: Its options.
+        snapshots: Whether the adapter of every validation is kept; it decides nothing.
     """
 
     backbone: Backbone
@@ -58,6 +60,7 @@ class TrainingJob:
     settings: TrainingSettings
     objective: Objective
     processes: Processes
+    snapshots: bool = False
 
 
 class Run:
@@ -73,6 +76,7 @@ class Run:
     ) -> None:
         self.backbone, self.objective, self.processes = job.backbone, job.objective, job.processes
         self.folder, self.images, self.validation, self.pseudo = folder, images, validation, pseudo
+        self.snapshots = job.snapshots and self.processes.first
         self.adapter: Adapter = adapter_of(self.backbone)
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
@@ -175,6 +179,8 @@ class Run:
         if interval.mean >= self.state.best_accuracy:  # of equals the later
             self.state.best_accuracy, self.state.best_episode = interval.mean, self.state.episode
             self.state.best_adapter = _copy(self.adapter)
+        if self.snapshots and self.state.episode > 0:
+            self._save_adapter(f"{SNAPSHOTS}/{self.state.episode:07d}", self.state.episode)
 
     def _new(self) -> RunState:
         return RunState(0, _copy(self.adapter), {}, -1, float("-inf"), {}, 0.0)
@@ -199,22 +205,25 @@ class Run:
             self.state.seconds = time.monotonic() - begin
             self.folder.save_state(self.state)
 
-    def _finish(self, seconds: float) -> None:
-        if not self.processes.first:
-            return
-        state, path = self.state, self.folder.path
+    def _save_adapter(self, name: str, episode: int) -> None:
         info = {
             "shot": self.settings.shot,
             "temperature": float(getattr(self.objective, "temperature", self.settings.temperature)),
             "method": self.objective.name,
             "settings": self.settings.as_dict(),
         }
-        save_adapter(self.backbone, path / "last", **info, episode=state.episode)
+        save_adapter(self.backbone, self.folder.path / name, **info, episode=episode)
+
+    def _finish(self, seconds: float) -> None:
+        if not self.processes.first:
+            return
+        state = self.state
+        self._save_adapter("last", state.episode)
         episode = state.episode
         if self.settings.select == "best":
             self.adapter.load_state_dict(state.best_adapter)
             episode = state.best_episode
-        save_adapter(self.backbone, path / "adapter", **info, episode=episode)
+        self._save_adapter("adapter", episode)
         self.folder.finish(
             **self.monitor.summary(),
             best_accuracy=state.best_accuracy,

@@ -238,7 +238,7 @@ def test_only_heads_that_say_so_see_the_queries_together(name):
     alone = scores(head, support, labels, queries[:3], 3)
 
     differs = np.abs(alone - scores(head, support, labels, queries, 3)[:3]).max() > 1e-3
-    assert differs == head.together == HEADS[name].together
+    assert differs == head.together == HEADS.find(name).together
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -275,7 +275,7 @@ def test_fitting_ridge_once_for_all_queries_is_the_same_in_either_space(given_, 
     np.testing.assert_allclose(left_out.numpy(), closed_form.numpy(), atol=1e-8)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not HEADS[name].together])
+@pytest.mark.parametrize("name", [name for name in NAMES if not HEADS.find(name).together])
 def test_linear_heads_are_known_by_their_scores_of_the_axes(name):
     support, labels, queries = episode(3, [3] * 3, 8, 10, seed=6)
     head = make_head(name)
@@ -328,7 +328,7 @@ def test_an_estimated_prior_helps_where_the_queries_are_uneven():
 
 
 def test_unknown_heads_and_options_are_refused():
-    with pytest.raises(InputError, match="'protoypes' is not known: did you mean 'prototypes'"):
+    with pytest.raises(InputError, match="there is no head 'protoypes': did you mean 'prototypes'"):
         make_head("protoypes")
     with pytest.raises(InputError, match="the head ridge has an unknown setting 'penalti': did you mean 'penalty'"):
         make_head("ridge", penalti=1)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from cplsr.declared import nearest, parse_options
-from cplsr.episodes.heads.alpha_tim import AlphaTim
-from cplsr.episodes.heads.auto import Auto
-from cplsr.episodes.heads.bd_cspn import BdCspn
-from cplsr.episodes.heads.centered import Centered
-from cplsr.episodes.heads.em import Em
+from cplsr.declared import parse_options
 from cplsr.episodes.heads.head import Head, ProductHead, Products
-from cplsr.episodes.heads.knn import Knn
-from cplsr.episodes.heads.lda import Lda
-from cplsr.episodes.heads.logistic import Logistic
-from cplsr.episodes.heads.prototypes import Prototypes
-from cplsr.episodes.heads.ridge import Ridge
-from cplsr.errors import InputError
+from cplsr.named import Named
 
-HEADS: dict[str, type[Head]] = {
-    head.name: head for head in (Auto, Prototypes, Ridge, Lda, Logistic, Knn, Centered, Em, BdCspn, AlphaTim)
-}
+HEADS: Named[type[Head]] = Named(
+    "heads",
+    "head",
+    {
+        "auto": "cplsr.episodes.heads.auto:Auto",
+        "prototypes": "cplsr.episodes.heads.prototypes:Prototypes",
+        "ridge": "cplsr.episodes.heads.ridge:Ridge",
+        "lda": "cplsr.episodes.heads.lda:Lda",
+        "logistic": "cplsr.episodes.heads.logistic:Logistic",
+        "knn": "cplsr.episodes.heads.knn:Knn",
+        "centered": "cplsr.episodes.heads.centered:Centered",
+        "em": "cplsr.episodes.heads.em:Em",
+        "bd_cspn": "cplsr.episodes.heads.bd_cspn:BdCspn",
+        "alpha_tim": "cplsr.episodes.heads.alpha_tim:AlphaTim",
+    },
+)
 """All heads by name; those that see the queries of an episode together stand last."""
 
 __all__ = ["HEADS", "Head", "ProductHead", "Products", "make_head"]
@@ -34,8 +37,7 @@ def make_head(text: str, **options: Any) -> Head:
         True
     """
     name, colon, written = text.partition(":")
-    if name not in HEADS:
-        raise InputError(f"the head {name!r} is not known: {nearest(name, HEADS)}")
+    head = HEADS.find(name)
     if colon:
         options = parse_options(written.split(","), f"the head {name}:", "ridge:penalty=1") | options
-    return HEADS[name].from_table(options, f"the head {name}")
+    return head.from_table(options, f"the head {name}")
