@@ -19,7 +19,7 @@ from cplsr.cli.ablate import Ablate
 from cplsr.cli.options import read_recipe
 from cplsr.cli.train import parse_train
 from cplsr.errors import InputError
-from cplsr.methods.registry import METHODS
+from cplsr.methods.registry import METHODS, learning_kind
 from cplsr.settings.training import TrainingSettings
 
 FIELD = Path(__file__).parents[2] / "src" / "cplsr" / "recipes" / "field_sample.toml"
@@ -297,15 +297,22 @@ def test_a_wrong_row_is_a_sentence(table, said):
 def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
     options = Ablate(**read_recipe(recipe, Ablate))
     rows = read_rows(options.rows)
-    kinds = {(row.method, row.adapter) for row in rows if row.adapter != "frozen"}
+    kinds = {(row.method, learning_kind(row.adapter, row.adapter_options)) for row in rows if row.adapter != "frozen"}
     assert kinds == {
         ("cplsr", "coalescent"),
         *((name, kind) for name in METHODS if name != "cplsr" for kind in ("full", "coalescent")),
     }
     runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
     assert {run.settings.episodes for run in runs} == {options.episodes}
-    rates = {(run.settings.lr, run.settings.weight_decay) for run in runs if run.adapter == "full"}
-    assert rates == {(5e-5, 0.0)}
+    rates = {
+        run.method: (run.settings.lr, run.settings.weight_decay)
+        for run in runs
+        if learning_kind(run.adapter, run.adapter_options) == "full"
+    }
+    class_level = [rates.pop(name) for name in ("attn_temp", "reap", "cd_cls")]
+    assert set(rates.values()) == {(5e-5, 0.0)}
+    own = [(1e-7, 0.01), (1e-6, 0.01), (1e-7, 0.01)]
+    assert class_level == (own if recipe.stem == "field_mini" else [(5e-5, 0.01)] * 3)
 
 
 def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, folder, tmp_path, capsys):
