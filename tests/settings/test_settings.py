@@ -154,6 +154,7 @@ def test_settings_are_kept_under_the_names_of_old_runs():
         *("statistics_images", "shrinkage", "ridge", "candidates", "survivors", "novel_similarity"),
         *("pseudo_episodes", "online", "checkpointing", "compile", "seed"),
         *("optimizer", "objective_lr", "schedule", "warmup", "augment"),
+        *("head", "anchor", "trust", "turns", "average", "follow"),
     }
     assert TrainingSettings().as_dict().keys() == names
     stored = json.loads(json.dumps(TrainingSettings(way=3, lr=0.5).as_dict()))
