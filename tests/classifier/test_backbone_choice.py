@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from cplsr.adapters.attach import attach
+from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import DEFAULT_BACKBONE, load_backbone
 from cplsr.classifier import backbone_choice
@@ -139,6 +139,22 @@ def test_a_loaded_backbone_is_left_as_it_is(backbone, adapter_folder):
     assert adapted.model.get_parameter("embeddings.cls_token").data_ptr() == weight.data_ptr()
     assert torch.equal(without_adapter(adapted)(images), frozen)
     assert adapted.adapter is not None
+
+
+def test_a_whole_trained_backbone_shares_nothing_with_the_frozen_one(backbone, tmp_path):
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    frozen = backbone(images)
+    attach(backbone, "full")
+    for parameter in backbone.adapter.parameters():
+        parameter.data += 0.1 * torch.rand_like(parameter)
+    trained = backbone(images)
+    save_adapter(backbone, tmp_path / "full")
+    assert torch.equal(without_adapter(backbone)(images), frozen)
+    assert torch.equal(backbone(images), trained)
+    detach(backbone)
+    assert torch.equal(backbone(images), frozen)
+    assert torch.equal(prepared_backbone(backbone, tmp_path / "full")(images), trained)
+    assert torch.equal(backbone(images), frozen)
 
 
 def test_frozen_takes_the_adapter_off_and_none_keeps_it(backbone):

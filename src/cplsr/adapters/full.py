@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cplsr.adapters.base import Adapter, Shape
 from cplsr.backbones.backbone import Backbone
@@ -24,21 +24,27 @@ class Full(Adapter):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.weights = nn.ParameterDict()
-        self._before: dict[str, Tensor] = {}
+        self._before: dict[str, nn.Parameter] = {}
 
     def install(self, backbone: Backbone) -> None:
-        """Hold the backbone's parameters here too, and remember their values."""
+        """Put copies of the backbone's parameters in their place, and hold them here: others may share the old ones."""
         if backbone.dtype == torch.bfloat16:
             raise InputError("the whole backbone cannot be trained in bf16: load it with --precision fp32")
-        for name, parameter in backbone.embedding_parameters():
-            self.weights[name.replace(".", "/")] = parameter
-            self._before[name] = parameter.detach().clone()
+        for name, parameter in list(backbone.embedding_parameters()):
+            self._before[name] = parameter
+            self.weights[name.replace(".", "/")] = _replace(backbone, name, nn.Parameter(parameter.detach().clone()))
 
     def uninstall(self, backbone: Backbone) -> None:
-        """Put the remembered values back."""
-        for name, value in self._before.items():
-            backbone.model.get_parameter(name).data.copy_(value)
+        """Put the old parameters back."""
+        for name, parameter in self._before.items():
+            _replace(backbone, name, parameter)
 
     def fold(self, backbone: Backbone) -> None:
         """Forget the earlier values; the weights of the backbone are the trained ones already."""
         self._before.clear()
+
+
+def _replace(backbone: Backbone, name: str, parameter: nn.Parameter) -> nn.Parameter:
+    module, _, own = name.rpartition(".")
+    setattr(backbone.model.get_submodule(module), own, parameter)
+    return parameter
