@@ -320,7 +320,7 @@ def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, fol
         *("ablate", str(FIELD), "--backbone", str(checkpoint_file), "--heads", "2", "--image-size", "32"),
         *("--base", str(folder), "--target", f"T={folder}", "--shots", "2", "--way", "2", "--query", "2"),
         *("--episodes", "1", "--validation-episodes", "4", "--validate-every", "0", "--candidates", "6"),
-        *("--pseudo-episodes", "2", "--shrinkage", "ledoit_wolf", "--evaluation-episodes", "9", "--threads", "1"),
+        *("--pseudo-episodes", "2", "--shrinkage", "ledoit_wolf", "--evaluation-episodes", "3", "--threads", "1"),
         *("--evaluation-query", "2", "--workers", "0", "--out", str(tmp_path / "out")),
     ]
     assert main(words) == 0
