@@ -53,7 +53,7 @@ def test_what_fails_is_told_and_the_others_go_on(runs, setup, tmp_path):
     assert {row.method for row in trained.results.rows} == {"frozen", "CP"}
     own = next(row for row in trained.results.rows if row.method == "frozen")
     assert own.accuracy == frozen.results.rows[0].accuracy  # the same episodes
-    assert [state_of(job) for job in jobs] == ["finished", "begun", "finished"]
+    assert [state_of(job) for job in jobs] == ["finished", "not begun", "finished"]
 
 
 def test_an_unexpected_error_is_one_line(runs, setup, tmp_path, monkeypatch):
@@ -187,5 +187,5 @@ def test_rows_are_read_as_they_say_and_else_as_they_were_trained(setup, common, 
 
 
 def test_a_row_with_an_unknown_head_is_refused_before_anything_is_trained(common):
-    with pytest.raises(InputError, match=r"row 'a': the head 'rigde' is not known"):
+    with pytest.raises(InputError, match=r"row 'a': there is no head 'rigde'"):
         plan_runs(read_rows({"a": {"read_head": "rigde"}}), common, shots=[2], seeds=[0])

@@ -189,7 +189,7 @@ def test_heads_that_make_no_sense_are_refused(backbone, plain_domain, stored):
 
     with pytest.raises(InputError, match="'frozen knn' is taken"):
         evaluate(backbone, targets, adapters=[("frozen knn", stored("x"))], heads=("knn",), settings=SETTINGS)
-    with pytest.raises(InputError, match="'rigde' is not known: did you mean 'ridge'"):
+    with pytest.raises(InputError, match="there is no head 'rigde': did you mean 'ridge'"):
         evaluate(backbone, targets, heads=("rigde",), settings=SETTINGS)
     with pytest.raises(InputError, match="each once"):
         evaluate(backbone, targets, heads=("knn", "knn"), settings=SETTINGS)
