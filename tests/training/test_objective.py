@@ -25,30 +25,58 @@ def pseudo_episode(way: int, shot: int, query: int, dim: int) -> PseudoEpisode:
     return PseudoEpisode(torch.randn(way, shot, dim), torch.randn(way, query, dim), nothing)
 
 
-def literal_loss(embeddings, shot, pseudo, temperature):
-    """Every query's cross-entropy over all prototypes, one at a time: −log exp(τ cos)/Σ exp(τ cos)."""
+def classes_of(embeddings, shot, pseudo):
+    """Support and queries, class by class, real ones first."""
     classes = [(e[:shot], e[shot:]) for e in embeddings]
-    if pseudo is not None:
-        classes += list(zip(pseudo.support, pseudo.query, strict=True))
-    centers = [sum(support) / len(support) for support, _ in classes]
+    return classes if pseudo is None else classes + list(zip(pseudo.support, pseudo.query, strict=True))
+
+
+def literal_cross_entropy(classes, real, scores_of):
+    """Every query by itself: its loss, and of the queries of the first `real` classes the accuracy."""
     losses, right = [], []
     for label, (_, queries) in enumerate(classes):
         for query in queries:
-            scores = [temperature * (query @ c / (query.norm() * c.norm())).item() for c in centers]
+            scores = scores_of(query)
             losses.append(-math.log(math.exp(scores[label]) / sum(map(math.exp, scores))))
-            if label < len(embeddings):
+            if label < real:
                 right.append(max(range(len(scores)), key=scores.__getitem__) == label)
     return sum(losses) / len(losses), sum(right) / len(right)
 
 
+def literal_loss(embeddings, shot, pseudo, temperature):
+    """Every query's cross-entropy over all prototypes, one at a time: −log exp(τ cos)/Σ exp(τ cos)."""
+    classes = classes_of(embeddings, shot, pseudo)
+    centers = [sum(support) / len(support) for support, _ in classes]
+
+    def scores_of(query):
+        return [temperature * (query @ c / (query.norm() * c.norm())).item() for c in centers]
+
+    return literal_cross_entropy(classes, len(embeddings), scores_of)
+
+
+def literal_ridge_loss(embeddings, shot, pseudo, temperature, penalty=0.1):
+    """One weight vector per class by the normal equations among the dimensions, then every query by itself."""
+    classes = classes_of(embeddings, shot, pseudo)
+    rows = torch.stack([image / image.norm() for support, _ in classes for image in support]).double()
+    truth = torch.zeros(len(rows), len(classes), dtype=torch.float64)
+    for number in range(len(rows)):
+        truth[number, number // shot] = 1
+    # (XᵀX + λI)⁻¹ Xᵀ Y, which equals Xᵀ (X Xᵀ + λI)⁻¹ Y
+    weights = torch.linalg.inv(rows.T @ rows + penalty * torch.eye(rows.shape[1])) @ rows.T @ truth
+    return literal_cross_entropy(
+        classes, len(embeddings), lambda query: (temperature * (query.double() / query.norm()) @ weights).tolist()
+    )
+
+
+@pytest.mark.parametrize(("chosen", "literal"), [(SETTINGS, literal_loss), (RIDGE, literal_ridge_loss)])
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(0, 99))
 @settings(max_examples=30, deadline=None)
-def test_the_loss_is_the_literal_one(way, shot, query, with_pseudo, seed):
+def test_the_loss_is_the_literal_one(chosen, literal, way, shot, query, with_pseudo, seed):
     torch.manual_seed(seed)
     embeddings = torch.randn(way, shot + query, 5)
     pseudo = pseudo_episode(way, shot, query, 5) if with_pseudo else None
-    loss, right = joint_loss(embeddings, shot, pseudo, SETTINGS)
-    expected_loss, expected_right = literal_loss(embeddings, shot, pseudo, 4.0)
+    loss, right = joint_loss(embeddings, shot, pseudo, chosen)
+    expected_loss, expected_right = literal(embeddings, shot, pseudo, 4.0)
     assert loss.item() == pytest.approx(expected_loss, rel=1e-4)
     assert right.item() == pytest.approx(expected_right)
 
@@ -62,39 +90,6 @@ def test_pseudo_embeddings_push_but_have_no_gradient_of_their_own():
     joint_loss(embeddings, 2, pseudo, SETTINGS)[0].backward()
     assert (embeddings.grad - alone).abs().max() > 1e-4
     assert pseudo.support.grad is None
-
-
-def literal_ridge_loss(embeddings, shot, pseudo, temperature, penalty=0.1):
-    """One weight vector per class by the normal equations among the dimensions, then every query by itself."""
-    classes = [(e[:shot], e[shot:]) for e in embeddings]
-    if pseudo is not None:
-        classes += list(zip(pseudo.support, pseudo.query, strict=True))
-    rows = torch.stack([image / image.norm() for support, _ in classes for image in support]).double()
-    truth = torch.zeros(len(rows), len(classes), dtype=torch.float64)
-    for number in range(len(rows)):
-        truth[number, number // shot] = 1
-    # (XᵀX + λI)⁻¹ Xᵀ Y, which equals Xᵀ (X Xᵀ + λI)⁻¹ Y
-    weights = torch.linalg.inv(rows.T @ rows + penalty * torch.eye(rows.shape[1])) @ rows.T @ truth
-    losses, right = [], []
-    for label, (_, queries) in enumerate(classes):
-        for query in queries:
-            scores = (temperature * (query.double() / query.norm()) @ weights).tolist()
-            losses.append(-math.log(math.exp(scores[label]) / sum(map(math.exp, scores))))
-            if label < len(embeddings):
-                right.append(max(range(len(scores)), key=scores.__getitem__) == label)
-    return sum(losses) / len(losses), sum(right) / len(right)
-
-
-@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
-def test_the_ridge_loss_is_the_literal_one(way, shot, query, with_pseudo, seed):
-    torch.manual_seed(seed)
-    embeddings = torch.randn(way, shot + query, 5)
-    pseudo = pseudo_episode(way, shot, query, 5) if with_pseudo else None
-    loss, right = joint_loss(embeddings, shot, pseudo, RIDGE)
-    expected_loss, expected_right = literal_ridge_loss(embeddings, shot, pseudo, 4.0)
-    assert loss.item() == pytest.approx(expected_loss, rel=1e-4)
-    assert right.item() == pytest.approx(expected_right)
 
 
 def test_the_ridge_loss_is_differentiated_through_its_solution():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from cplsr.adapters.base import Adapter, Shape
 from cplsr.adapters.kinds import accepts_option, make_adapter
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.block_points import BlockPoints
+from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
 from cplsr.declared import between
 from cplsr.settings.numbers import Seed
@@ -87,34 +87,18 @@ class AttentionTemperature(Adapter):
                 tensor.data.mul_(temperature)
 
 
-class Tempered(BlockPoints):
+class Tempered(RelayedPoints):
     """Other points, with the logits of attention multiplied and no attention to the class token after some blocks."""
 
     def __init__(self, points: BlockPoints, temperatures: Sequence[float], attending: int) -> None:
-        super().__init__()
-        self.points, self.temperatures, self.attending = points, temperatures, attending
-
-    def enter(self, layer: int, tokens: Tensor) -> Tensor:
-        """As the other points do."""
-        return self.points.enter(layer, tokens)
-
-    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
-        """As the other points do."""
-        return self.points.query(layer, projection, x)
+        super().__init__(points)
+        self.temperatures, self.attending = temperatures, attending
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """As the other points do, which take logits linear in the queries, with τ Q and without the first key."""
         if layer >= self.attending:
             keys, values = keys[..., 1:, :], values[..., 1:, :]
-        return self.points.attend(layer, queries * self.temperatures[layer], keys, values)
-
-    def attention_branch(self, layer: int, y: Tensor) -> Tensor:
-        """As the other points do."""
-        return self.points.attention_branch(layer, y)
-
-    def mlp_branch(self, layer: int, y: Tensor) -> Tensor:
-        """As the other points do."""
-        return self.points.mlp_branch(layer, y)
+        return super().attend(layer, queries * self.temperatures[layer], keys, values)
 
 
 def at_temperatures(points: BlockPoints, temperatures: Sequence[float]) -> Tempered:

@@ -12,7 +12,7 @@ from cplsr.adapters.attn_scale import AttnScale
 from cplsr.adapters.base import Adapter, Shape, seeded
 from cplsr.adapters.kinds import make_adapter
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.block_points import BlockPoints
+from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
 from cplsr.declared import between
 from cplsr.errors import InputError
@@ -93,27 +93,15 @@ class Tokens(Adapter):
             self.under.fold(backbone)
 
 
-class _Over(BlockPoints):
+class _Over(RelayedPoints):
     """Tokens during one forward pass: they change what enters the first block, the adapter under them all else."""
 
     def __init__(self, tokens: Tokens, under: BlockPoints) -> None:
-        super().__init__()
-        self.tokens, self.under = tokens, under
+        super().__init__(under)
+        self.tokens = tokens
 
     def enter(self, layer: int, tokens: Tensor) -> Tensor:
-        return self.under.enter(layer, self.tokens.change(tokens) if layer == 0 else tokens)
-
-    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
-        return self.under.query(layer, projection, x)
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return self.under.attend(layer, queries, keys, values)
-
-    def attention_branch(self, layer: int, y: Tensor) -> Tensor:
-        return self.under.attention_branch(layer, y)
-
-    def mlp_branch(self, layer: int, y: Tensor) -> Tensor:
-        return self.under.mlp_branch(layer, y)
+        return super().enter(layer, self.tokens.change(tokens) if layer == 0 else tokens)
 
 
 def add_tokens(backbone: Backbone, **options: Any) -> Tokens:

@@ -50,3 +50,31 @@ class BlockPoints(nn.Module):
     def mlp_branch(self, layer: int, y: Float[Tensor, "batch rows dim"]) -> Float[Tensor, "batch rows dim"]:
         """Change the output of the MLP branch, before LayerScale and the skip connection."""
         return y
+
+
+class RelayedPoints(BlockPoints):
+    """Other points as they are, during one forward pass; who makes something of its own of some overrides those."""
+
+    def __init__(self, points: BlockPoints) -> None:
+        super().__init__()
+        self.points = points
+
+    def enter(self, layer: int, tokens: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.enter(layer, tokens)
+
+    def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.query(layer, projection, x)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.attend(layer, queries, keys, values)
+
+    def attention_branch(self, layer: int, y: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.attention_branch(layer, y)
+
+    def mlp_branch(self, layer: int, y: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.mlp_branch(layer, y)
