@@ -156,6 +156,14 @@ def test_the_best_epoch_on_the_target_is_two_more_columns_and_changes_no_other(r
     assert "best_on_target: None, now True" in capsys.readouterr().err
 
 
+def test_snapshots_are_read_as_their_row_is(recipe, tmp_path):
+    reading = ("--read-pooling", "depth", "--read-head", "ridge", "--select", "last")
+    assert ablate(recipe, tmp_path / "out", "--validate-every", "1", "--only", "CP", "--best-on-target", *reading) == 0
+    cp = record(tmp_path / "out")
+    last = {row["target"]: row["accuracy"] for row in cp["snapshots"] if row["episode"] == 3}
+    assert last == {row["target"]: row["accuracy"] for row in cp["results"]["rows"] if row["method"] == "CP"}
+
+
 def test_a_second_ablation_into_one_folder_gets_a_sentence(recipe, tmp_path, capsys):
     with only_writer(tmp_path / "out"):
         assert ablate(recipe, tmp_path / "out", "--only", "frozen") == 2

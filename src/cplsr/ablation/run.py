@@ -101,11 +101,12 @@ def perform(job: Job, workspace: Workspace) -> None:
         return
     training = None if job.run.frozen else train_run(job, workspace)
     snapshots: tuple[SnapshotRow, ...] = ()
-    with workspace.pooled(workspace.setup.read_as(job.run)[0]):
+    pooling, head = workspace.setup.read_as(job.run)
+    with workspace.pooled(pooling):
         results, seconds = measure(job, workspace)
         backbone = workspace.backbone.description()
         if _keeps_snapshots(job):
-            snapshots = measure_snapshots(workspace.backbone, workspace.targets, job.folder, **_measuring(job))
+            snapshots = measure_snapshots(workspace.backbone, workspace.targets, job.folder, head, **_measuring(job))
     AblationRun(
         row=job.run.row,
         shot=job.run.settings.shot,

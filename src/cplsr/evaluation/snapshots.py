@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.records.results import SnapshotRow
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 
 
 def measure_snapshots(
-    backbone: Backbone, targets: dict[str, Domain], run: str | Path, **options: Any
+    backbone: Backbone, targets: dict[str, Domain], run: str | Path, head: str = Prototypes.name, **options: Any
 ) -> tuple[SnapshotRow, ...]:
-    """Measure every snapshot of a run by prototypes on every target.
+    """Measure every snapshot of a run on every target.
 
     Args:
         backbone: The backbone, without an adapter.
         targets: Domains by name.
         run: Folder of the run.
+        head: What answers the episodes.
         **options: Those of `evaluate`, but for adapters and heads.
 
     Raises:
@@ -39,9 +41,10 @@ def measure_snapshots(
         raise InputError(
             f"{run} has no {SNAPSHOTS}/, of which the best on the target could be told: train with --snapshots"
         )
-    results = evaluate(backbone, targets, adapters=list(kept.items()), **options)
+    results = evaluate(backbone, targets, adapters=list(kept.items()), heads=[head], **options)
+    episodes = ((row.method.partition(" ")[0], row) for row in results.rows)  # without what it was read with
     return tuple(
-        SnapshotRow(int(row.method), row.target, row.shot, row.accuracy, row.ci95)
-        for row in results.rows
-        if row.method in kept
+        SnapshotRow(int(episode), row.target, row.shot, row.accuracy, row.ci95)
+        for episode, row in episodes
+        if episode in kept
     )
