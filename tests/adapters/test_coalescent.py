@@ -10,7 +10,7 @@ from oracles.closeness import relative_error
 from oracles.functional_vit import vit
 from safetensors.torch import load_file
 
-from cplsr import attach, load_backbone
+from cplsr import attach, load_backbone, merge
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.coalescent import Coalescent, mahalanobis_distance, symmetry_penalty
 from cplsr.backbones.backbone import Backbone
@@ -43,6 +43,22 @@ def test_the_network_with_c_is_that_of_the_formula(checkpoint_file: Path, option
     if not options:
         transposed = [C.mT for C in matrices]
         assert relative_error(embeddings, vit(tensors, images, 2, C=transposed)) > 1e-2
+
+
+@pytest.mark.parametrize("sharing", ["per_head", "shared"])
+def test_values_have_a_factor_of_their_own_and_merge(checkpoint_file: Path, sharing):
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent", values=True, sharing=sharing)
+    C = [each.expand(2, 32, 32) for each in set_random(backbone)]
+    D = [each.detach().expand(2, 32, 32) for each in coalescent(backbone).D.values()]
+    images, tensors = torch.randn(3, 3, 32, 32), load_file(checkpoint_file)
+    embeddings = backbone(images)
+    assert relative_error(embeddings, vit(tensors, images, 2, C=C, D=D)) <= 1e-5
+    assert relative_error(embeddings, vit(tensors, images, 2, C=C, D=[each.mT for each in D])) > 1e-2
+    assert relative_error(merge(backbone)(images), embeddings) <= 1e-5
+    attention = backbone.attention_maps(images, 0)
+    assert torch.allclose(attention.sum(-1), torch.ones(()), atol=1e-5)
+    (embeddings @ torch.randn(64)).sum().backward()
+    assert all(bool(each.grad.abs().max() > 0) for each in coalescent(backbone).D.values())
 
 
 def test_gradients_are_those_of_the_formula(checkpoint_file: Path):

@@ -46,9 +46,16 @@ def positions(pos_embed: Tensor, grid: int, antialias: bool) -> Tensor:
 
 
 def attention(
-    x: Tensor, qkv: Tensor, bias: Tensor, proj: Tensor, proj_bias: Tensor, heads: int, C: Tensor | None
+    x: Tensor,
+    qkv: Tensor,
+    bias: Tensor,
+    proj: Tensor,
+    proj_bias: Tensor,
+    heads: int,
+    C: Tensor | None,
+    D: Tensor | None,
 ) -> Tensor:
-    """softmax(Q C Kᵀ / √d_k) V head by head (Eq. 3; Eq. 1 without C), with W of shape (D, d_k) as in the paper."""
+    """softmax(Q C Kᵀ / √d_k) V D head by head (Eq. 3 without D; Eq. 1 without C), W of shape (dim, d_k) as there."""
     dim = x.shape[-1]
     d_k = dim // heads
     W_q, W_k, W_v = (qkv[i * dim : (i + 1) * dim].T for i in range(3))
@@ -59,6 +66,8 @@ def attention(
         Q, K, V = x @ W_q[:, part] + b_q[part], x @ W_k[:, part] + b_k[part], x @ W_v[:, part] + b_v[part]
         if C is not None:
             Q = Q @ C[head]
+        if D is not None:
+            V = V @ D[head]
         weights = torch.exp(Q @ K.mT / math.sqrt(d_k))
         outputs.append((weights / weights.sum(-1, keepdim=True)) @ V)
     return torch.cat(outputs, dim=-1) @ proj.T + proj_bias
@@ -72,6 +81,7 @@ def vit(
     pooling: str = "cls",
     antialias: bool = True,
     C: list[Tensor] | None = None,
+    D: list[Tensor] | None = None,
 ) -> Tensor:
     """Embeddings of a batch of normalized images."""
     x = patches(images, t["patch_embed.proj.weight"], t["patch_embed.proj.bias"])
@@ -82,8 +92,8 @@ def vit(
         b = {name.split(".", 2)[2]: tensor for name, tensor in t.items() if name.startswith(f"blocks.{layer}.")}
         bias = b.get("attn.qkv.bias", torch.zeros(3 * x.shape[-1], dtype=x.dtype))
         y = layer_norm(x, b["norm1.weight"], b["norm1.bias"])
-        matrices = None if C is None else C[layer]
-        x = x + attention(y, b["attn.qkv.weight"], bias, b["attn.proj.weight"], b["attn.proj.bias"], heads, matrices)
+        factors = (None if each is None else each[layer] for each in (C, D))
+        x = x + attention(y, b["attn.qkv.weight"], bias, b["attn.proj.weight"], b["attn.proj.bias"], heads, *factors)
         y = layer_norm(x, b["norm2.weight"], b["norm2.bias"])
         x = x + gelu(y @ b["mlp.fc1.weight"].T + b["mlp.fc1.bias"]) @ b["mlp.fc2.weight"].T + b["mlp.fc2.bias"]
         layer += 1

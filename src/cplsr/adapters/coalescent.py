@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cplsr.adapters.base import Adapter, Shape, seeded
 from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.block_points import BlockPoints
+from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
 from cplsr.backbones.pooling import chosen_layers
 from cplsr.errors import InputError
@@ -26,7 +26,7 @@ class Coalescent(Adapter):
 
     C is a right factor of the query projection, so it is applied to the weights or to the tokens, whichever is cheaper
     (`query_projection`), and can be folded into the weights. In backbones with rotary positions it acts on the rotated
-    queries and cannot be folded.
+    queries and cannot be folded. With `values` the values have a factor of the same kind, softmax(Q C Kᵀ / √d_k) V D.
 
     Args:
         shape: of the backbone.
@@ -36,6 +36,7 @@ class Coalescent(Adapter):
         init: `identity`, so that training starts at the frozen model, or `near_identity`, where the entries beside the
             diagonal are normal with standard deviation 0.02.
         layers: the blocks that get a C; default all.
+        values: also a learnable D for the values of every head that has a C, starting at the identity and always free.
         seed: of the start values of `near_identity`.
     """
 
@@ -49,6 +50,7 @@ class Coalescent(Adapter):
         constraint: Literal["free", "mahalanobis"] = "free",
         init: Literal["identity", "near_identity"] = "identity",
         layers: Sequence[int] | None = None,
+        values: bool = False,
         seed: Seed = 0,
     ) -> None:
         super().__init__()
@@ -61,6 +63,9 @@ class Coalescent(Adapter):
                 str(layer): nn.Parameter(_start(heads, shape.head_dim, init, generator))
                 for layer in chosen_layers(layers, shape.layers)
             }
+        )
+        self.D = nn.ParameterDict(
+            {layer: nn.Parameter(_start(heads, shape.head_dim, "identity", generator)) for layer in self.C if values}
         )
 
     def projection(self, layer: int) -> Matrices | None:
@@ -94,12 +99,15 @@ class Coalescent(Adapter):
             stored.copy_(torch.where(distance > radius, near, stored))
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
-        """Compute W_q C of every layer once for all the batches of a forward pass; not with rotary positions."""
-        if self.rotary:
-            return self
-        return _Prepared(
-            {layer: prepare_query(query.weight, query.bias, C) for layer, query, C in self._projected(blocks)}
-        )
+        """Compute W_q C and W_v D of every layer once for all the batches of a forward pass.
+
+        With rotary positions C stays outside of the weights.
+        """
+        factors = {
+            (layer, name): prepare_query(projection.weight, projection.bias, factor)
+            for layer, name, projection, factor in self._factors(blocks)
+        }
+        return _Prepared(self, factors)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
@@ -109,50 +117,59 @@ class Coalescent(Adapter):
         return super().attend(layer, queries, keys, values)
 
     def fold(self, backbone: Backbone) -> None:
-        """W_q ← W_q C and b_q ← b_q C."""
+        """W_q ← W_q C and b_q ← b_q C, and likewise W_v ← W_v D."""
         if self.rotary:
             raise InputError(
                 f"{backbone.source!r} rotates queries and keys between their projection and their product, so C is no "
                 "factor of the query projection and cannot be merged: keep the adapter attached"
             )
-        for _, query, C in self._projected(backbone.blocks):
-            weight, bias = fold(query.weight, query.bias, C.detach())
-            query.weight.data = weight
+        for _, _, projection, factor in self._factors(backbone.blocks):
+            weight, bias = fold(projection.weight, projection.bias, factor.detach())
+            projection.weight.data = weight
             if bias is not None:
-                query.bias.data = bias
+                projection.bias.data = bias
 
-    def _projected(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Any, Tensor]]:
-        """The layers that have a C: number, query projection, and C of every head."""
+    def _factors(self, blocks: Sequence[Block]) -> Iterator[tuple[int, str, Any, Tensor]]:
+        """What is multiplied into weights: layer, `query` or `value`, that projection, and the factor of every head."""
         for layer, block in enumerate(blocks):
-            C = self._per_head(layer)
+            C = None if self.rotary else self._per_head(layer)
             if C is not None:
-                yield layer, block.attention.q_proj, C
+                yield layer, "query", block.attention.q_proj, C
+            if str(layer) in self.D:
+                yield layer, "value", block.attention.v_proj, self.D[str(layer)].expand(self.heads, -1, -1)
 
     def _per_head(self, layer: int) -> Tensor | None:
         C = self.projection(layer)
         return None if C is None else C.expand(self.heads, -1, -1)
 
 
-class _Prepared(BlockPoints):
-    """Coalescent projections during one forward pass, in which C does not change."""
+class _Prepared(RelayedPoints):
+    """Coalescent projections during one forward pass, in which no factor changes."""
 
-    def __init__(self, queries: dict[int, PreparedQuery]) -> None:
-        super().__init__()
-        self.queries = queries
+    def __init__(self, adapter: Coalescent, factors: dict[tuple[int, str], PreparedQuery]) -> None:
+        super().__init__(adapter)
+        self.factors = factors
 
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
-        return project_query(x, self.queries[layer]) if layer in self.queries else projection(x)
+        return self._project((layer, "query"), projection, x)
+
+    def value(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
+        """X W_v D + b_v D."""
+        return self._project((layer, "value"), projection, x)
+
+    def _project(self, which: tuple[int, str], projection: nn.Module, x: Tensor) -> Tensor:
+        return project_query(x, self.factors[which]) if which in self.factors else projection(x)
 
 
 def mean_of_projections(
     adapters: Sequence[Mapping[str, Tensor]], constraint: str = "free", **other_options: Any
 ) -> dict[str, Tensor]:
-    """The stored tensors of the adapter whose every C is the mean of those of some adapters with the same options."""
+    """The stored tensors of the adapter whose every factor is the mean of those of adapters with the same options."""
     mean = {}
     for name, like in adapters[0].items():
         stored = torch.stack([tensors[name].double() for tensors in adapters])
-        if constraint == "mahalanobis":
+        if constraint == "mahalanobis" and name.startswith("C."):
             stored = torch.linalg.cholesky((stored.tril() @ stored.tril().mT).mean(0))[None]
         mean[name] = stored.mean(0).to(like.dtype)
     return mean

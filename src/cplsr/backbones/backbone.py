@@ -336,10 +336,8 @@ class _Steps:
         attention: Any = self.blocks[layer].attention
         x = self.blocks[layer].norm_before(tokens)
         query = self.points.query(layer, attention.q_proj, x[:, :rows])
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in (query, attention.k_proj(x), attention.v_proj(x))
-        )
+        value = self.points.value(layer, attention.v_proj, x)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, attention.k_proj(x), value))
         if rotation is not None:
             k = _rotate(k, rotation)
             q = _rotate(q, rotation) if rows is None else q  # the class token has no place, so it is not rotated

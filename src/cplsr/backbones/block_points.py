@@ -12,7 +12,7 @@ from cplsr.backbones.families import Block
 
 
 class BlockPoints(nn.Module):
-    """The five steps of a transformer block that an adapter may change, in the order a token meets them.
+    """The six steps of a transformer block that an adapter may change, in the order a token meets them.
 
     As they stand here they change nothing; an adapter overrides those it needs. `layer` is the number of the block,
     from 0. In the last block only the class token may be needed: then `queries` in `attend`, and the tokens in the two
@@ -31,6 +31,12 @@ class BlockPoints(nn.Module):
         self, layer: int, projection: nn.Module, x: Float[Tensor, "batch rows dim"]
     ) -> Float[Tensor, "batch rows dim"]:
         """Compute the query of every normed token, all heads side by side."""
+        return projection(x)
+
+    def value(
+        self, layer: int, projection: nn.Module, x: Float[Tensor, "batch tokens dim"]
+    ) -> Float[Tensor, "batch tokens dim"]:
+        """Compute the value of every normed token, all heads side by side."""
         return projection(x)
 
     def attend(
@@ -66,6 +72,10 @@ class RelayedPoints(BlockPoints):
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """As the other points do."""
         return self.points.query(layer, projection, x)
+
+    def value(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
+        """As the other points do."""
+        return self.points.value(layer, projection, x)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """As the other points do."""
