@@ -40,6 +40,17 @@ def test_classify_answers_on_vectors_as_on_the_images(images, model, embed, tmp_
         assert main(["classify", "--support", str(images), "--query", str(query), "--out", str(out), *model]) == 0
         answers.append(rows_of(out))
     assert answers[0] == answers[1]
+    again = [
+        "classify",
+        "--support",
+        str(images),
+        "--query",
+        str(tmp_path / "vectors"),
+        "--out",
+        str(tmp_path / "x.csv"),
+    ]
+    assert main([*again, "--copy-to", str(tmp_path / "copies"), *model]) == 2
+    assert "holds only vectors" in capsys.readouterr().err
 
 
 def test_evaluate_takes_vectors_of_its_own_model_and_refuses_others(images, model, embed, tmp_path, capsys):

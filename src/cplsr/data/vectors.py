@@ -103,7 +103,7 @@ def shard_file(folder: Path, number: int) -> Path:
 
 def shard_files(folder: Path) -> list[Path]:
     """All shards in a folder, in order."""
-    return sorted(folder.glob("[0-9]*.safetensors"))
+    return sorted(folder.glob("[0-9]*.safetensors"), key=lambda file: int(file.stem))
 
 
 def is_vectors(folder: Path) -> bool:

@@ -141,7 +141,7 @@ def _check_begun(out: Path, info: VectorsInfo, key: EmbeddingKey) -> None:
     if not out.exists():
         return
     if not (out / INDEX).is_file():
-        if not out.is_dir() or set(out.iterdir()) - set(shard_files(out)):
+        if not out.is_dir() or set(out.glob("[!.]*")) - set(shard_files(out)):
             raise InputError(f"{out} holds something else already: give a new or empty folder as --out")
         return
     begun = VectorsInfo.read(out)
