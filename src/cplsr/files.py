@@ -177,20 +177,30 @@ def sha256_of(path: Path) -> str:
 
 def write_sealed(path: Path | str, content: Any) -> None:
     """Write `content` as JSON with a checksum over all of it, whole or not at all."""
-    text = json.dumps(content, allow_nan=False)  # escapes, so that names of files that are no text pass too
     with new_file(path) as stream:
-        stream.write(f'{{"sha256": "{hashlib.sha256(text.encode()).hexdigest()}", "content": {text}}}\n')
+        stream.write(f"{sealed(content)}\n")
+
+
+def sealed(content: Any) -> str:
+    """Write `content` as JSON text with a checksum over all of it."""
+    text = json.dumps(content, allow_nan=False)  # escapes, so that names of files that are no text pass too
+    return f'{{"sha256": "{hashlib.sha256(text.encode()).hexdigest()}", "content": {text}}}'
 
 
 def read_sealed(path: Path | str) -> Any:
     """Read what `write_sealed` wrote; raises `ValueError` where it is anything else, `OSError` where it is missing."""
+    return unsealed(Path(path).read_text(encoding="utf-8"), path)
+
+
+def unsealed(text: str, path: Path | str) -> Any:
+    """Read what `sealed` wrote to the file at `path`; raises `ValueError` where it is anything else."""
     try:
-        stored = json.loads(Path(path).read_text(encoding="utf-8"))
+        stored = json.loads(text)
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply") from error
     if isinstance(stored, dict) and stored.keys() == {"sha256", "content"}:
-        text = json.dumps(stored["content"])
-        if hashlib.sha256(text.encode()).hexdigest() == stored["sha256"]:
+        content = json.dumps(stored["content"])
+        if hashlib.sha256(content.encode()).hexdigest() == stored["sha256"]:
             return stored["content"]
     raise ValueError(f"{path} has a wrong checksum")
 

@@ -12,12 +12,13 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from cplsr.ablation import engines
-from cplsr.ablation.engines import import_ray, run_local, run_on_ray
+from cplsr.ablation.engines import run_local, run_on_ray
 from cplsr.ablation.plan import plan_runs, read_rows
 from cplsr.ablation.run import Job, read_records, state_of
 from cplsr.ablation.workspace import Workspace
 from cplsr.adapters.store import read_adapter_info
 from cplsr.backbones.load import load_backbone
+from cplsr.engines import import_ray
 from cplsr.errors import InputError
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.settings.ablation import RaySettings

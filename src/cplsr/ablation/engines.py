@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from cplsr.ablation.run import Job, perform
 from cplsr.ablation.workspace import Setup, Workspace
-from cplsr.errors import InputError
+from cplsr.engines import on_ray, ray_cluster
+from cplsr.errors import InputError, first_line
 from cplsr.files import UnwritableError
 from cplsr.settings.ablation import RaySettings
-
-OBJECT_STORE = 100 * 2**20
-"""Bytes of shared memory for a local ray: tasks exchange only names and sentences."""
-
-CONNECT_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -59,79 +51,16 @@ def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RaySettings) -> Itera
     """
     if not jobs:
         return
-    ray = import_ray()
-    cpus = setup.threads or 1
-    with _cluster(ray, options, cpus):
-        remote = ray.remote(num_cpus=cpus, num_gpus=options.ray_gpus, max_retries=0)
+    cpus, gpus = setup.threads or 1, options.ray_gpus
+    with ray_cluster(options, options.ray_workers, cpus):
         _log.info("making what all runs share")
-        try:
-            ray.get(remote(_prepare_here).remote(list(jobs), setup))
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, InputError):
-                raise error.cause from None
-            raise
-        waiting = {remote(_perform_here).remote(job): job for job in jobs}
-        try:
-            while waiting:
-                ready, _ = ray.wait(list(waiting), num_returns=1)
-                job = waiting.pop(ready[0])
-                try:
-                    yield Outcome(job, ray.get(ready[0]))
-                except ray.exceptions.RayError as error:  # a worker that was killed, a machine that went away
-                    yield Outcome(job, f"{type(error).__name__}: {_first_line(error)}")
-        finally:
-            for reference in waiting:
-                ray.cancel(reference, force=True)
-
-
-def import_ray() -> Any:
-    """Import ray; if it is not installed, raise an `InputError` that says how to install it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError("--engine ray needs ray: pip install 'cplsr[ray]', or leave --engine out") from error
-    return ray
-
-
-@contextmanager
-def _cluster(ray: Any, options: RaySettings, cpus: int) -> Iterator[None]:
-    """Connected to ray; afterwards disconnected, and a local cluster is ended."""
-    address = options.ray_address or os.environ.get("RAY_ADDRESS")
-    if ray.is_initialized():
-        yield
-        return
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address:
-        try:
-            _knock(address)
-            ray.init(address=address, **quiet)
-        except OSError as error:  # ray's ConnectionError is one too
-            raise InputError(
-                f"there is no ray cluster at {address!r} ({_first_line(error)}): start one with ray start --head, or "
-                "give another --ray-address"
-            ) from error
-    else:
-        workers = options.ray_workers or max(1, (os.cpu_count() or 1) // cpus)
-        ray.init(
-            address="local",
-            num_cpus=workers * cpus,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE,
-            _node_ip_address="127.0.0.1",
-            **quiet,
-        )
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Fail at once where nobody listens at HOST:PORT; ray itself would go on trying for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+        for prepared in on_ray(_prepare_here, [(list(jobs), setup)], cpus=cpus, gpus=gpus, attempts=1):
+            if prepared.error is not None:
+                raise prepared.error
+        for ended in on_ray(_perform_here, jobs, cpus=cpus, gpus=gpus, attempts=1):
+            error = ended.error
+            told = ended.result if error is None else f"{type(error).__name__}: {first_line(error)}"
+            yield Outcome(ended.item, told)
 
 
 @lru_cache(maxsize=1)
@@ -143,7 +72,8 @@ def _workspace_here(setup: Setup) -> Workspace:
     return Workspace(setup)
 
 
-def _prepare_here(jobs: list[Job], setup: Setup) -> None:
+def _prepare_here(shared: tuple[list[Job], Setup]) -> None:
+    jobs, setup = shared
     workspace = _workspace_here(setup)
     _check(jobs, workspace)
     workspace.fill_caches([job.run for job in jobs], targets=any(job.record is not None for job in jobs))
@@ -170,9 +100,5 @@ def _outcome(job: Job, workspace: Workspace) -> Outcome:
         return Outcome(job, str(error))
     except Exception as error:  # whatever it is, the other runs can still be done
         _log.exception("%s failed", job.run.title)
-        return Outcome(job, f"{type(error).__name__}: {_first_line(error)}")
+        return Outcome(job, f"{type(error).__name__}: {first_line(error)}")
     return Outcome(job)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or "no reason was given").splitlines()[0]

@@ -19,9 +19,10 @@ from torch import Tensor
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.data.decode import decode
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, KnownVectors, UnreadableImageError
 from cplsr.data.image_file import read_image, require_size
 from cplsr.errors import InputError
+from cplsr.evaluation.cache import EmbeddingKey
 from cplsr.evaluation.embed import embed_pixels
 
 FORMS = (
@@ -145,6 +146,9 @@ def embed_batches(
     if isinstance(pictures, ndarray):
         yield _given_embeddings(backbone, pictures)
         return
+    if isinstance(pictures, Domain) and pictures.vectors is not None:
+        yield from _stored_embeddings(backbone, pictures, pictures.vectors, batch_size)
+        return
     for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
         vectors = _embed(backbone, indices, pixels)
         yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, indices, pixels))
@@ -152,8 +156,9 @@ def embed_batches(
 
 def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
     """Raise `InputError` for what holds no raw pixels: a classifier tuned on its images needs them."""
-    if not isinstance(pictures, Domain) and pictures.dtype != torch.uint8:
-        what = "embeddings" if isinstance(pictures, ndarray) else "normalized pixels"
+    raw = pictures.vectors is None if isinstance(pictures, Domain) else pictures.dtype == torch.uint8
+    if not raw:
+        what = "normalized pixels" if isinstance(pictures, Tensor) else "embeddings"
         raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
 
 
@@ -194,6 +199,26 @@ def _given_embeddings(backbone: Backbone, vectors: ndarray) -> Embedded:
     if not np.isfinite(vectors).all():
         raise InputError("an embedding holds nan or infinity: leave that image out")
     return Embedded(np.arange(len(vectors), dtype=np.int64), vectors.astype(np.float32))
+
+
+def _stored_embeddings(
+    backbone: Backbone, pictures: Domain, vectors: KnownVectors, batch_size: int
+) -> Iterator[Embedded]:
+    """The vectors that `cplsr embed` made of images, as if they were made now."""
+    EmbeddingKey.of(backbone).require(vectors.model, vectors.folder)
+    for start in range(0, len(pictures), batch_size):
+        positions = np.arange(start, min(start + batch_size, len(pictures)))
+        known, matrix = vectors.take(positions)
+        yield Embedded(positions[known], matrix[known], tuple(_reasons(pictures, positions[~known])))
+
+
+def _reasons(pictures: Domain, positions: Int64[ndarray, "some"]) -> Iterator[tuple[int, str]]:
+    """Why the images at some positions cannot be read."""
+    for position in positions.tolist():
+        try:
+            pictures.reader(position)
+        except UnreadableImageError as error:
+            yield position, str(error)
 
 
 def _from_tensor(X: Tensor) -> Tensor | ndarray:

@@ -14,6 +14,7 @@ from cplsr.data.folder import SYSTEM_FILES
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader, is_image_name
 from cplsr.data.listing import PATH_COLUMNS
+from cplsr.data.vectors import is_vectors, open_vectors
 from cplsr.errors import InputError
 
 TABLES = frozenset({".csv", ".tsv"})
@@ -27,12 +28,15 @@ def open_queries(source: str | Path) -> Domain:
 
     Args:
         source: A folder, whose images at any depth are taken in order of path; one image; or a csv (or .tsv) with a
-            column called path, file, filename or image, its paths relative to the table's own folder, in its order.
+            column called path, file, filename or image, its paths relative to the table's own folder, in its order;
+            or a folder written by `cplsr embed`.
 
     Raises:
         InputError: If the source does not exist, holds no image, or is neither a table nor an image.
     """
     path = Path(source).expanduser()
+    if is_vectors(path):
+        return open_vectors(path)
     if path.is_dir():
         return unlabeled_files(path.resolve().name, images_below(path))
     if not path.exists():

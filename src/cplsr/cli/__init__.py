@@ -20,6 +20,7 @@ VERBS = {
     "report": "one self-contained page of runs, results and analyses",
     "published": "the paper's tables",
     "classify": "label your images from a few examples of each class",
+    "embed": "images to vectors on disk, by many processes or machines, for classify and evaluate",
     "check": "what to expect from your examples, before labelling anything",
     "serve": "the same in the browser",
     "export": "a trained adapter as an ordinary model: transformers, ONNX, timm",

@@ -102,7 +102,7 @@ class Classify(FittingSettings):
     """
 
     query: Path | None = None
-    """What to label: a folder (at any depth), one image, or a csv with the column path."""
+    """What to label: a folder (at any depth), one image, a csv with the column path, or what `cplsr embed` wrote."""
     support: str | None = None
     """The examples: a folder with one folder per class, or a csv with the columns path,label."""
     model: Path | None = None
@@ -142,6 +142,10 @@ def main(arguments: list[str]) -> int:
     if options.together:
         classifier.head_.check_together(len(queries))
     if options.copy_to is not None:
+        if queries.vectors is not None:
+            raise InputError(
+                f"--copy-to copies images, but {query} holds only vectors: leave it out, or give the images"
+            )
         check_label_folders(names, options.copy_to, query)
     check_out(options.out)
     if not options.restart:

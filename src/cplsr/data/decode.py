@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,12 +20,12 @@ from torch.utils.data import DataLoader, Dataset
 from cplsr.data.domain import Domain, ImageReader, UnreadableImageError
 from cplsr.data.image_file import NO_MEMORY
 from cplsr.data.preprocess import preprocess
+from cplsr.engines import end_with_parent
 from cplsr.errors import InputError
 from cplsr.progress import progress_bar
 
 PREFETCHED_BATCHES = 2
 MAX_WORKERS = 2
-PARENT_CHECK_SECONDS = 1.0
 Result = TypeVar("Result")
 
 
@@ -185,20 +183,9 @@ class _Work(Dataset):
 
 
 def _start_worker(worker: int, parent: int) -> None:
-    """Give a worker process one thread, and end it soon after its parent has gone, even if the parent was killed.
-
-    The libraries below numpy would start as many threads as there are cores in each. A worker that waits for room in
-    the pipe to a dead parent would wait for ever: its siblings hold the pipe open.
-    """
+    """Give a worker process one thread: the libraries below numpy would start as many as there are cores in each."""
     threadpool_limits(1)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_SECONDS)
-        os._exit(1)
-
-    if os.name == "posix":
-        threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(parent)
 
 
 def _collate(rows: list[tuple[int, Any, str | None]]) -> Outcomes:

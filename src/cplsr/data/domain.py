@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Protocol, final, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, Shaped
@@ -32,6 +33,44 @@ class ImageReader(Protocol):
         ...
 
 
+@runtime_checkable
+class SelectableReader(ImageReader, Protocol):
+    """A reader that can be cut down to some of its images, so that only these travel to another process."""
+
+    def select(self, positions: Int64[np.ndarray, "images"]) -> ImageReader:
+        """Give a reader whose image i is this one's image `positions[i]`."""
+        ...
+
+
+@runtime_checkable
+class KnownVectors(Protocol):
+    """The embeddings of a domain's images, where they were made before."""
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        ...
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """All they depend on besides the images."""
+        ...
+
+    def take(self, positions: Int64[np.ndarray, "some"]) -> tuple[np.ndarray, np.ndarray]:
+        """Of the images at some positions, which have a vector, and a matrix of those."""
+        ...
+
+    def select(self, positions: Int64[np.ndarray, "images"]) -> KnownVectors:
+        """The vectors of the images at `positions`, in that order."""
+        ...
+
+
+def _selected(reader: ImageReader, positions: Int64[np.ndarray, "images"]) -> ImageReader:
+    return (
+        reader.select(positions) if isinstance(reader, SelectableReader) else partial(_read_selected, reader, positions)
+    )
+
+
 def _read_selected(reader: ImageReader, positions: Int64[np.ndarray, "images"], index: int) -> Image.Image:
     """Another reader's images, renumbered: image i is the other's image `positions[i]`."""
     return reader(int(positions[index]))
@@ -52,6 +91,7 @@ class Domain:
         flags: remarks that every report must show, for example a count that differs from the benchmark's.
         skipped: (name, reason) of everything that was found but left out.
         validation: opens the domain's own validation split, if it has one.
+        vectors: the images' embeddings, where these are kept instead of the images (`cplsr embed`).
     """
 
     name: str
@@ -63,6 +103,7 @@ class Domain:
     flags: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     validation: Callable[[], Domain] | None = None
+    vectors: KnownVectors | None = None
 
     def __post_init__(self) -> None:
         images = len(self.identities)
@@ -107,8 +148,9 @@ class Domain:
             self,
             labels=self.labels[positions],
             identities=tuple(self.identities[position] for position in positions),
-            reader=partial(_read_selected, self.reader, positions),
+            reader=_selected(self.reader, positions),
             groups=None if self.groups is None else self.groups[positions],
+            vectors=None if self.vectors is None else self.vectors.select(positions),
         )
 
     def only_classes(self, names: Sequence[str]) -> Domain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def open_folder(
     folders = _class_folders(root, skipped)
     if classes is not None:
         folders = [folder for folder in folders if folder in set(classes)]
-    rows = [Row(path, folder) for folder in folders for path in _images_in(root, folder, skipped)]
+    rows = list(_rows(root, folders, skipped))
     if not rows:
         raise InputError(_nothing_found(root))
     domain = domain_from_rows(rows, root, name=name or root.resolve().name, classes=folders)
@@ -44,6 +44,19 @@ def open_folder(
     if strict and skipped:
         raise InputError(skipped_message(root, skipped))
     return replace(domain, skipped=tuple(skipped)).without_empty_classes()
+
+
+def stream_folder(root: Path, skipped: list[tuple[str, str]]) -> tuple[list[str], Iterator[Row]]:
+    """The classes of a folder and its images, one class folder listed at a time; other files are added to `skipped`.
+
+    Raises:
+        InputError: as `open_folder` does.
+    """
+    _check_is_folder(root)
+    folders = _class_folders(root, skipped)
+    if not any(True for _ in _rows(root, folders, [])):
+        raise InputError(_nothing_found(root))
+    return folders, _rows(root, folders, skipped)
 
 
 def subfolders(folder: Path) -> list[str]:
@@ -88,6 +101,10 @@ def _class_folders(root: Path, skipped: list[tuple[str, str]]) -> list[str]:
             continue
         folders.append(entry.name)
     return folders
+
+
+def _rows(root: Path, folders: Sequence[str], skipped: list[tuple[str, str]]) -> Iterator[Row]:
+    return (Row(path, folder) for folder in folders for path in _images_in(root, folder, skipped))
 
 
 def _images_in(root: Path, folder: str, skipped: list[tuple[str, str]]) -> list[str]:

@@ -12,6 +12,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import final
 
+import numpy as np
+from jaxtyping import Int64
 from PIL import Image, UnidentifiedImageError
 
 from cplsr.data.domain import UnreadableImageError
@@ -127,3 +129,7 @@ class FileReader:
     def __call__(self, index: int) -> Image.Image:
         """Read image number `index`."""
         return read_image(os.path.join(self.root, self.paths[index]))  # noqa: PTH118 (paths may leave the root)
+
+    def select(self, positions: Int64[np.ndarray, "images"]) -> FileReader:
+        """The files at some positions, in that order."""
+        return FileReader(self.root, tuple(self.paths[position] for position in positions.tolist()))

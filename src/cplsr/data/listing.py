@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ def open_listing(table: Path | str, *, name: str | None = None, strict: bool = F
         InputError: the table lacks a column or a cell, or none of its images is there.
     """
     table = Path(table)
-    rows = _read_rows(table)
+    rows = list(read_rows(table))
     classes = sorted({row.label for row in rows})
     return domain_from_rows(rows, table.parent, name=name or table.stem, classes=classes, strict=strict)
 
@@ -53,16 +53,21 @@ def domain_from_rows(
     Raises:
         InputError: none of the images exists, or one does not and `strict` is set.
     """
+    domain = listed(rows, root, name=name, classes=classes)
+    if not len(domain):
+        shown = "; ".join(f"{path}: {reason}" for path, reason in domain.skipped[:3]) or "it has no rows"
+        raise InputError(f"none of the images that {name} lists can be found under {root} ({shown})")
+    if strict and domain.skipped:
+        raise InputError(skipped_message(root, domain.skipped))
+    return domain
+
+
+def listed(rows: Sequence[Row], root: Path, *, name: str, classes: Sequence[str]) -> Domain:
+    """Make a domain of the images of `rows` that exist under `root`, even of none."""
     number = {label: position for position, label in enumerate(classes)}
     files = look_at_files(str(root), [row.path for row in rows])
-    skipped = [(file.path, file.problem) for file in files if file.problem is not None]
     kept = [row for row, file in zip(rows, files, strict=True) if file.problem is None]
-    if not kept:
-        shown = "; ".join(f"{path}: {reason}" for path, reason in skipped[:3]) or "it has no rows"
-        raise InputError(f"none of the images that {name} lists can be found under {root} ({shown})")
-    if strict and skipped:
-        raise InputError(skipped_message(root, skipped))
-    grouped = all(row.group is not None for row in kept)
+    grouped = bool(kept) and all(row.group is not None for row in kept)
     return Domain(
         name=name,
         classes=tuple(classes),
@@ -70,7 +75,7 @@ def domain_from_rows(
         identities=tuple(file.identity for file in files if file.problem is None),
         reader=FileReader(str(root), tuple(row.path for row in kept)),
         groups=np.array([row.group for row in kept]) if grouped else None,
-        skipped=tuple(skipped),
+        skipped=tuple((file.path, file.problem) for file in files if file.problem is not None),
     )
 
 
@@ -81,29 +86,38 @@ def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
     return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"
 
 
-def _read_rows(table: Path) -> list[Row]:
+def read_rows(table: Path) -> Iterator[Row]:
+    """Read the rows of a table one at a time.
+
+    Raises:
+        InputError: the table lacks a column or a cell, or has no rows.
+    """
+    empty = True
     try:
         with table.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
             header = [cell.strip().lower() for cell in next(reader, [])]
             path, label = _column(table, header, PATH_COLUMNS), _column(table, header, LABEL_COLUMNS)
             group = next((header.index(column) for column in GROUP_COLUMNS if column in header), None)
-            lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    empty = False
+                    yield _row(table, reader.line_num, header, cells, path, label, group)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(
             f"{table} is not a table in UTF-8 ({error}): save it as csv with the columns path,label"
         ) from error
-    rows = []
-    for line, cells in lines:
-        if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip() or "\0" in cells[path]:
-            raise InputError(
-                f"{table}, line {line}: {len(cells)} cells {cells[:4]}, but the header has {len(header)} "
-                f"({','.join(header)}): give every image a path and a label"
-            )
-        rows.append(Row(cells[path].strip(), cells[label].strip(), None if group is None else cells[group].strip()))
-    if not rows:
+    if empty:
         raise InputError(f"{table} lists no images: give lines of path,label below the header")
-    return rows
+
+
+def _row(table: Path, line: int, header: list[str], cells: list[str], path: int, label: int, group: int | None) -> Row:
+    if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip() or "\0" in cells[path]:
+        raise InputError(
+            f"{table}, line {line}: {len(cells)} cells {cells[:4]}, but the header has {len(header)} "
+            f"({','.join(header)}): give every image a path and a label"
+        )
+    return Row(cells[path].strip(), cells[label].strip(), None if group is None else cells[group].strip())
 
 
 def _column(table: Path, header: list[str], accepted: tuple[str, ...]) -> int:

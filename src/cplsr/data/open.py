@@ -14,7 +14,8 @@ from cplsr.errors import InputError
 from cplsr.named import Named
 
 FORMS = (
-    "a folder with one folder per class, a csv with the columns path,label, a folder of parquet files, "
+    "a folder with one folder per class, a csv with the columns path,label, tar files in webdataset's layout, a folder "
+    "of parquet files, a folder written by `cplsr embed`, "
     "hf:user/name[@split], procedural:NAME, digits, or a benchmark data set as NAME:DIR (see `cplsr data list`)"
 )
 TABLES = frozenset({".csv", ".tsv"})
@@ -27,8 +28,9 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
 
     Args:
         source: a folder with one folder per class; a csv of path,label[,group]; `hf:user/name[:config][@split][#label
-            column]`; a folder of parquet files or one written by `datasets.save_to_disk`; `procedural:NAME`; `digits`;
-            or `NAME:DIR` for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
+            column]`; a folder of parquet files or one written by `datasets.save_to_disk`; a tar file or a folder of
+            them in webdataset's layout; a folder written by `cplsr embed`; `procedural:NAME`; `digits`; or `NAME:DIR`
+            for a benchmark data set as downloaded, for example `eurosat:DIR` or `mini-imagenet:DIR@test`.
             A `Path` is always a path; write `./digits` for a folder of that name.
         split: the part to open, if the source has parts; for a folder, the folder below it.
         strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
@@ -86,9 +88,17 @@ def open_targets(sources: Iterable[tuple[str | None, str]], *, strict: bool = Fa
 
 def _open_path(path: Path, split: str | None, strict: bool) -> Domain:
     from cplsr.data.hub import find_saved, is_saved_data_set
+    from cplsr.data.tar import is_tar, open_tar
+    from cplsr.data.vectors import is_vectors, open_vectors
 
     if not path.exists():
         raise InputError(f"{path} does not exist: give {FORMS}")
+    if is_tar(path):
+        _refuse_split(path, split)
+        return open_tar(path, strict=strict)
+    if is_vectors(path):
+        _refuse_split(path, split)
+        return open_vectors(path)
     if path.is_file():
         if path.suffix.lower() not in TABLES:
             raise InputError(f"{path} is a file of unknown kind: give {FORMS}")

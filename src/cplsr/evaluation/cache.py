@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,28 @@ class EmbeddingKey:
             source=backbone.source,
         )
 
+    def require(self, model: Mapping[str, Any], folder: Path) -> None:
+        """Refuse the vectors in a folder if they were made by another model.
+
+        Raises:
+            InputError: They were; the sentence says what differs.
+        """
+        own, theirs = (dict(_as_read(each)) for each in (asdict(self), model))
+        own_source, their_source = own.pop("source", ""), theirs.pop("source", "")
+        differing = [name for name in own | theirs if own.get(name) != theirs.get(name)]
+        if not differing:
+            return
+        told = [
+            f"backbone {their_source!r} where {own_source!r} is wanted"
+            if name == "backbone"
+            else f"{name} {theirs.get(name)} where {own.get(name)} is wanted"
+            for name in differing
+        ]
+        raise InputError(
+            f"the vectors in {folder} are of another model ({'; '.join(told)}): make them with the backbone, "
+            "adapter and pooling that are wanted here (`cplsr embed`), or give the options they were made with"
+        )
+
     @property
     def number_format(self) -> type[np.floating[Any]]:
         """What embeddings are rounded to: depth embeddings, which are long and of length one, to half the bytes."""
@@ -85,6 +107,13 @@ class EmbeddingKey:
         if not self.pooled_layers:  # as before there was depth pooling, so that what is cached stays known
             del parts["pooled_layers"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _as_read(model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The parts of a key as they are read back from json, with the version of preprocessing; empty ones left out."""
+    parts = {"preprocessing": PREPROCESSING, **model}
+    listed = ((name, list(value) if isinstance(value, tuple) else value) for name, value in parts.items())
+    return ((name, value) for name, value in listed if value != [])
 
 
 @dataclass(frozen=True)

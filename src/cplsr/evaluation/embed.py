@@ -199,7 +199,10 @@ class _Share:
             self._key = EmbeddingKey.of(backbone)
         self._vectors = np.empty((len(domain), backbone.embedding_dim), dtype=np.float32)
         self._known = np.zeros(len(domain), dtype=bool)
-        if cache is not None:
+        if domain.vectors is not None:
+            self._key.require(domain.vectors.model, domain.vectors.folder)
+            self._known, self._vectors = domain.vectors.take(np.arange(len(domain)))
+        elif cache is not None:
             self._known, self._vectors = cache.read(self._key, domain.identities, backbone.embedding_dim)
         self.missing = ~self._known
         self._unkept: list[int] = []

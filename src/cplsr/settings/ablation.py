@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from cplsr.declared import Declared, between
+from cplsr.declared import between
 from cplsr.settings.backbone import BackboneSettings, Pooling
 from cplsr.settings.embedding import EmbeddingSettings, ThreadSettings
+from cplsr.settings.engine import ClusterSettings
 from cplsr.settings.numbers import DrawnEpisodes, Images
 from cplsr.settings.training import TrainingDomains
 
@@ -34,12 +35,8 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
 
 
 @dataclass(frozen=True)
-class RaySettings(Declared):
+class RaySettings(ClusterSettings):
     """How ray is used."""
 
-    ray_address: str | None = None
-    """An existing cluster. Default: RAY_ADDRESS, else one of this machine alone."""
     ray_workers: Annotated[int, between(1, 10_000)] | None = None
     """Runs at a time on this machine's own cluster. Default: one for every core; --threads says how many each takes."""
-    ray_gpus: Annotated[float, between(0, 1000)] = 0.0
-    """GPUs for each run."""

@@ -1,0 +1,100 @@
+"""`cplsr embed`: images to vectors on disk, by many processes or machines."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from cplsr.cli.classify import AUTO, ClassifierBackbone
+from cplsr.cli.options import parse
+from cplsr.errors import InputError
+from cplsr.settings.engine import ShardingSettings
+
+if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
+    from cplsr.data.parts import Parts
+    from cplsr.evaluation.shards import WrittenVectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(ShardingSettings, ClassifierBackbone):
+    """Embed images and keep the vectors, for `classify`, `check` and `evaluate` in place of the images.
+
+    An interrupted run is continued by the same command. The files are the same whatever the engine and the number of
+    processes. By default the vectors are those `classify` works with; `evaluate` wants --adapter frozen and the
+    pooling it is given (cls).
+    """
+
+    sources: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """What to embed: a folder with a folder per class, a csv with the columns path,label, tar files in webdataset's
+    layout, or any other data set that `cplsr data list` knows."""
+    out: Path | None = None
+    """The folder for the vectors."""
+    unlabeled: bool = False
+    """Take all images of a folder, at any depth, or of a csv with the column path, without labels."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Loads the model that options ask for, in whatever process."""
+
+    options: ClassifierBackbone
+
+    def __call__(self) -> Backbone:
+        """Load the backbone and put the adapter on it."""
+        from cplsr.classifier.backbone_choice import prepared_backbone
+
+        return prepared_backbone(self.options.load_chosen(), self.options.adapter)
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, embed, say what came of it."""
+    options = parse(Embed, "embed", arguments)
+    if not options.sources:
+        raise InputError("there is nothing to embed: give a folder, a csv, tar files or another data set")
+    if options.out is None:
+        raise InputError("there is no folder for the vectors: give --out DIR")
+    from cplsr.evaluation.shards import embed_to_folder
+
+    sources = [open_source(source, options.unlabeled) for source in options.sources]
+    written = embed_to_folder(sources, settled(options), options.out, ShardingSettings.of(options))
+    print(summary_text(written, options.out))
+    return 0
+
+
+def settled(options: Embed) -> Model:
+    """Settle which backbone `auto` is here, once for all processes."""
+    chosen = ClassifierBackbone.of(options)
+    return Model(
+        dataclasses.replace(chosen, backbone=chosen.load_chosen().source) if chosen.backbone == AUTO else chosen
+    )
+
+
+def open_source(source: str, unlabeled: bool) -> Parts:
+    """List what is to be embedded."""
+    from cplsr.data.parts import open_parts, parts_of
+
+    if not unlabeled:
+        return open_parts(source)
+    from cplsr.classifier.query_files import open_queries
+
+    return parts_of(open_queries(source))
+
+
+def summary_text(written: WrittenVectors, out: Path) -> str:
+    """Say how many vectors there are, and what has none."""
+    info = written.info
+    images, failed = info.images or 0, info.failed or 0
+    lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {info.shards:,} files, in {out}"]
+    if written.new < images:
+        lines.append(f"{images - written.new:,} images were embedded already")
+    if failed:
+        lines.append(f"could not be read: {failed:,}")
+    if info.skipped:
+        name, reason = info.skipped[0]
+        lines.append(f"passed over: {len(info.skipped):,} files, the first is {name}: {reason}")
+    return "\n".join(lines)

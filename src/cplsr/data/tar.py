@@ -1,0 +1,168 @@
+"""Tar shards in the layout of webdataset as a domain: `key.jpg`, and its label in `key.cls` or `key.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+from jaxtyping import Int64
+from PIL import Image
+
+from cplsr.data.domain import Domain
+from cplsr.data.identity import HASH_BYTES
+from cplsr.data.image_file import is_image_name, read_image
+from cplsr.data.listing import skipped_message
+from cplsr.errors import InputError
+
+LABEL_KEYS = ("label", "cls", "class", "target")
+NO_LABEL = "no label beside it, as .cls or in .json"
+
+
+class Member(NamedTuple):
+    """An image inside a tar file: the file's and its own name, the bytes that are its content, and its class."""
+
+    tar: str
+    name: str
+    offset: int
+    size: int
+    label: str
+
+
+@final
+@dataclass(frozen=True)
+class TarReader:
+    """Images inside tar files under one folder."""
+
+    root: str
+    members: tuple[Member, ...]
+
+    def __call__(self, index: int) -> Image.Image:
+        """Read image number `index`."""
+        return read_image(_content(self.root, self.members[index]))
+
+    def select(self, positions: Int64[np.ndarray, "images"]) -> TarReader:
+        """The images at some positions, in that order."""
+        return TarReader(self.root, tuple(self.members[position] for position in positions.tolist()))
+
+
+def is_tar(path: Path) -> bool:
+    """Whether this is a tar file, or a folder that holds some."""
+    return path.suffix.lower() == ".tar" if path.is_file() else any(True for _ in path.glob("*.tar"))
+
+
+def open_tar(path: Path, *, strict: bool = False) -> Domain:
+    """Open a tar file, or all `*.tar` of a folder in order of name; every image is read once, for its hash.
+
+    Raises:
+        InputError: A file is damaged or compressed, or no image has a label.
+    """
+    skipped: list[tuple[str, str]] = []
+    members = list(stream_tar(path, skipped))
+    domain = from_members(members, _root(path), name=path.stem, classes=tar_classes(path, members))
+    if strict and skipped:
+        raise InputError(skipped_message(path, skipped))
+    return replace(domain, skipped=tuple(skipped))
+
+
+def tar_classes(path: Path, members: Iterator[Member] | Sequence[Member]) -> list[str]:
+    """The classes of tar files: numbers by value, names by letter.
+
+    Raises:
+        InputError: There are none.
+    """
+    labels = {member.label for member in members}
+    if not labels:
+        raise InputError(
+            f"{path} holds no image with a label: wanted is webdataset's layout, key.jpg and key.cls or key.json"
+        )
+    return sorted(labels, key=int) if all(label.isdecimal() for label in labels) else sorted(labels)
+
+
+def from_members(members: Sequence[Member], root: Path, *, name: str, classes: Sequence[str]) -> Domain:
+    """Make a domain of images inside tar files; their content is read once, for its hash."""
+    number = {label: position for position, label in enumerate(classes)}
+    return Domain(
+        name=name,
+        classes=tuple(classes),
+        labels=np.array([number[member.label] for member in members], dtype=np.int64),
+        identities=tuple(_identity(str(root), member) for member in members),
+        reader=TarReader(str(root), tuple(members)),
+    )
+
+
+def stream_tar(path: Path, skipped: list[tuple[str, str]]) -> Iterator[Member]:
+    """The labeled images of tar files, one after the other; images without a label are added to `skipped`.
+
+    Files of one key must follow each other, as webdataset has it.
+    """
+    for file in [path] if path.is_file() else sorted(path.glob("*.tar")):
+        try:
+            with tarfile.open(file, "r:") as tar:  # "r:": compressed ones cannot be read from the middle
+                yield from _samples(tar, file.name, skipped)
+        except (tarfile.TarError, EOFError) as error:
+            raise InputError(
+                f"{file} is damaged, or compressed so that no single image can be read ({error}): give plain tar files"
+            ) from error
+
+
+def _samples(tar: tarfile.TarFile, name: str, skipped: list[tuple[str, str]]) -> Iterator[Member]:
+    key, image, label = "", None, None
+    for info in tar:
+        tar.members = []  # type: ignore[attr-defined]  # else it would remember every one of them
+        if not info.isfile():
+            continue
+        folder, _, base = info.name.rpartition("/")
+        stem, _, ending = base.partition(".")
+        if (own := f"{folder}/{stem}") != key:
+            yield from _sample(image, label, skipped)
+            key, image, label = own, None, None
+        if ending == "cls" or ending == "json":
+            content = tar.extractfile(info)
+            label = _label(content.read() if content is not None else b"", ending) or label
+        elif is_image_name(base):
+            image = Member(name, info.name, info.offset_data, info.size, "")
+    yield from _sample(image, label, skipped)
+
+
+def _sample(image: Member | None, label: str | None, skipped: list[tuple[str, str]]) -> Iterator[Member]:
+    if image is None:
+        return
+    if label is None:
+        skipped.append((f"{image.tar}/{image.name}", NO_LABEL))
+    else:
+        yield image._replace(label=label)
+
+
+def _label(content: bytes, ending: str) -> str | None:
+    """The class that a .cls or .json file names; `None` where it names none."""
+    text = content.decode("utf-8", "replace").strip()
+    if ending == "cls":
+        return text or None
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    values = [table[key] for key in LABEL_KEYS if key in table] if isinstance(table, dict) else []
+    return str(values[0]) if values and isinstance(values[0], str | int) else None
+
+
+def _root(path: Path) -> Path:
+    return path.parent if path.is_file() else path
+
+
+def _identity(root: str, member: Member) -> str:
+    digest = hashlib.blake2b(_content(root, member), digest_size=HASH_BYTES).hexdigest()
+    return f"{member.tar}/{member.name}?{member.size}-{digest}"
+
+
+def _content(root: str, member: Member) -> bytes:
+    with open(os.path.join(root, member.tar), "rb") as stream:  # noqa: PTH118, PTH123 (called for every image)
+        stream.seek(member.offset)
+        return stream.read(member.size)
