@@ -34,4 +34,6 @@ def classify(examples: Path, others: Path) -> list[str]:
         classifier.fit(examples)
     except cplsr.InputError as error:
         raise SystemExit(str(error)) from error
-    return [str(label) for label in classifier.predict(others)]
+    table: cplsr.PredictionTable = classifier.predict_table(others, reject_below=0.5)
+    unread = [row.name for row in table if row.error]
+    return [str(label) for label in classifier.predict(others, on_error="skip")] if unread else table.labels

@@ -12,6 +12,8 @@ from .backbones.backbone import Backbone as Backbone
 from .backbones.load import load_backbone as load_backbone
 from .classifier.embedding_classifier import EmbeddingClassifier as EmbeddingClassifier
 from .classifier.few_shot_classifier import FewShotClassifier as FewShotClassifier
+from .classifier.prediction import Prediction as Prediction
+from .classifier.prediction import PredictionTable as PredictionTable
 from .data.domain import Domain as Domain
 from .data.open import open_domain as open_domain
 from .episodes.sampling import EpisodeSampler as EpisodeSampler

@@ -1,5 +1,6 @@
 """The classifier over images: every form of input, growing and shrinking, confidence, explanations."""
 
+import sys
 import weakref
 
 import numpy as np
@@ -15,6 +16,7 @@ from cplsr.adapters.store import save_adapter
 from cplsr.classifier import pictures
 from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.classifier.prediction import check_on_error
 from cplsr.data.open import open_domain
 from cplsr.data.preprocess import preprocess
 from cplsr.errors import InputError
@@ -145,6 +147,60 @@ def test_predictions_answer_for_every_image(classifier, query):
     assert (rejected.label, rejected.known, rejected.runner_up) == ("unknown", False, read[0].label)
     with pytest.raises(InputError, match="2 of 11 images are like that"):
         classifier.predict(query)
+
+
+def test_one_bad_file_does_not_end_a_folder(classifier, query):
+    table = classifier.predict_table(query, reject_below=0.0)
+
+    assert (len(table), len(table.paths), table[0].name) == (11, 11, table.paths[0])
+    assert [row.name.rpartition("/")[2] for row in table if row.error] == ["bad.jpg", "empty.png"]
+    read = [row for row in table if not row.error]
+    labeled, likelihoods = (
+        classifier.predict(query, on_error="label"),
+        classifier.predict_proba(query, on_error="label"),
+    )
+    assert labeled.tolist() == [row.label or "unreadable" for row in table]
+    assert np.isnan(likelihoods).all(axis=1).tolist() == [bool(row.error) for row in table]
+    with pytest.warns(UserWarning, match="2 of 11 images cannot be read and are skipped, the first is .*bad.jpg"):
+        assert classifier.predict(query, on_error="skip").tolist() == [row.label for row in read]
+    with pytest.warns(UserWarning, match="are skipped"):
+        np.testing.assert_array_equal(
+            classifier.predict_proba(query, on_error="skip"), likelihoods[~np.isnan(likelihoods).any(axis=1)]
+        )
+    with pytest.warns(UserWarning, match="are skipped"):
+        assert classifier.predict_table(query, on_error="skip").paths == [row.name for row in read]
+    with pytest.raises(InputError, match=r"2 of 11 images .* predict_table\(\)"):
+        classifier.predict_table(query, on_error="raise")
+    with pytest.raises(InputError, match="on_error='ignore' is not usable: give 'raise', 'skip' or 'label'"):
+        check_on_error("ignore", classifier.classes_)
+
+
+def test_a_folder_of_bad_files_only(classifier, backbone, support, query):
+    for file in query.rglob("[0-9].png"):
+        file.unlink()
+    assert classifier.predict(query, on_error="label").tolist() == ["unreadable"] * 2
+    assert classifier.predict_proba(query, on_error="label").shape == (2, 3)
+    with pytest.warns(UserWarning, match="2 of 2 images"):
+        assert classifier.predict(query, on_error="skip").tolist() == []
+    numbered = FewShotClassifier(backbone).fit([str(file) for file in sorted(support.rglob("*.png"))], [0, 1] * 6)
+    assert numbered.predict(query, on_error="label").tolist() == ["unreadable"] * 2
+    (support / "red").rename(support / "unreadable")
+    with pytest.raises(InputError, match="a class is called 'unreadable'"):
+        FewShotClassifier(backbone).fit(support).predict(query, on_error="label")
+
+
+def test_a_table_for_pandas(classifier, query, monkeypatch):
+    table = classifier.predict_table(query)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(InputError, match="pip install pandas"):
+            table.to_pandas()
+    pytest.importorskip("pandas")
+    frame = table.to_pandas()
+    assert frame["path"].tolist() == table.paths
+    assert frame["label"].tolist() == table.labels
+    assert frame["confidence"].isna().tolist() == [value is None for value in table.confidences]
+    assert [*frame.columns] == ["path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error"]
 
 
 def test_memory_does_not_grow_with_the_number_of_images(classifier, monkeypatch):

@@ -1,6 +1,8 @@
 """`cplsr classify`, as it is called."""
 
 import csv
+import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -14,10 +16,12 @@ from PIL import Image
 from cplsr.adapters.attach import attach
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
+from cplsr.classifier import pictures
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.cli import main as cplsr
 from cplsr.cli.check import main as check
-from cplsr.cli.classify import main
+from cplsr.cli.classify import Classify, main
+from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 
 COLORS = {"blue": (40, 60, 200), "green": (40, 190, 60), "red": (200, 50, 40)}
@@ -151,6 +155,101 @@ def test_an_interrupted_run_is_continued_by_the_same_command(folders, common, mo
 
     assert "8 of 13 images were labeled already" in capsys.readouterr().out
     assert (folders / "p.csv").read_bytes() == (folders / "whole.csv").read_bytes()
+
+
+def test_a_second_run_embeds_nothing_and_answers_alike(folders, common, monkeypatch):
+    words = ["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"),
+             "--batch-size", "4"]  # fmt: skip
+    embedded = []
+    embed = pictures.embed_pixels
+    monkeypatch.setattr(pictures, "embed_pixels", lambda *given: embedded.append(len(given[1])) or embed(*given))
+
+    assert cplsr([*words, "--out", str(folders / "a.csv")]) == 0
+    assert (sum(embedded), len(embedded)) == (9 + 12, 3 + 4)
+    embedded.clear()
+    assert cplsr([*words, "--out", str(folders / "b.csv")]) == 0
+    assert embedded == []
+    assert (folders / "a.csv").read_bytes() == (folders / "b.csv").read_bytes()
+    assert cplsr([*words, "--out", str(folders / "c.csv"), "--reject-below", "0.9"]) == 0
+    assert embedded == []
+
+    for shard in cache_folder().glob("embeddings/*/*.safetensors"):  # damaged behind what tells the images apart
+        content = bytearray(shard.read_bytes())
+        content[-3] ^= 1
+        shard.write_bytes(content)
+    with pytest.warns(UserWarning, match="are damaged and are made again"):
+        assert main([*words[1:], "--out", str(folders / "d.csv")]) == 0
+    assert sum(embedded) == 9 + 12
+    assert (folders / "a.csv").read_bytes() == (folders / "d.csv").read_bytes()
+    embedded.clear()
+    assert cplsr([*words, "--out", str(folders / "e.csv"), "--no-cache"]) == 0
+    assert sum(embedded) == 9 + 12
+
+
+def test_a_file_of_answers_is_overwritten_only_on_request(folders, common, monkeypatch, capsys):
+    out = folders / "p.csv"
+    out.write_text("corrected by hand")
+    words = ["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"), "--out",
+             str(out)]  # fmt: skip
+
+    assert cplsr(words) == 2
+    assert "exists already and stays as it is: give --force" in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", _Terminal("n\n"))
+    assert cplsr(words) == 2
+    assert "Overwrite it" in capsys.readouterr().err
+    assert out.read_text() == "corrected by hand"
+    monkeypatch.setattr("sys.stdin", _Terminal("y\n"))
+    assert cplsr(words) == 0
+    assert len(rows_of(out)) == 13
+    monkeypatch.setattr("sys.stdin", _Terminal(""))
+    assert cplsr([*words, "--force"]) == 0
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_files_that_are_passed_over_are_counted_and_named(folders, common, capsys):
+    for name in ("day 0/clip.MOV", "day 0/b.mov", "c.mov", "d.mov", "notes"):
+        (folders / "query" / name).write_bytes(b"x")
+    (folders / "support" / "red" / "raw.dng").write_bytes(b"x")
+    listed = folders / "skipped.csv"
+
+    assert cplsr(["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"),
+                  "--out", str(folders / "p.csv"), "--skipped-to", str(listed)]) == 0  # fmt: skip
+
+    printed = capsys.readouterr()
+    assert "could not be read: 1 (see the column error)\n  1 × not an image of a known format\n" in printed.out
+    said = printed.err
+    assert f"5 files of {folders / 'query'} passed over: 4 .mov (not the name of an image file: " in said
+    assert "1 without ending (not the name of an image file: " in said
+    assert "passed over: 1 .dng (not the name of an image file: red/raw.dng)" in said
+    paths = [row["path"] for row in rows_of(listed)]
+    assert paths[0] == "red/raw.dng"
+    assert {Path(path).name for path in paths[1:]} == {"clip.MOV", "b.mov", "c.mov", "d.mov", "notes"}
+
+
+def test_mislabeled_examples_are_a_table(folders, common, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    long = folders / "support" / "red" / f"{'a_blue_one_' * 8}.png"
+    (folders / "support" / "blue" / "2.png").rename(long)
+
+    assert cplsr(["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"),
+                  "--out", str(folders / "p.csv"), "--head", "prototypes", "--pooling", "cls"]) == 0  # fmt: skip
+
+    out = capsys.readouterr().out
+    assert "examples that may be mislabeled" in out
+    assert "looks like" in out
+    assert "…" not in out  # folded, not cut
+    column = "".join(line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│"))
+    assert f"red/{long.name}" in column
+
+
+def test_what_matters_comes_first_in_the_help():
+    names = [field.name for field in dataclasses.fields(Classify)]
+    assert names[:3] == ["support", "query", "out"]
 
 
 @pytest.mark.parametrize(

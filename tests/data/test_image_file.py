@@ -117,6 +117,18 @@ def test_a_format_that_needs_a_package_says_which(brand: bytes, monkeypatch: pyt
         image_file._formats.cache_clear()
 
 
+def test_a_picture_of_a_telephone(tmp_path: Path) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    picture = Image.linear_gradient("L").resize((40, 24)).convert("RGB")
+    pillow_heif.from_pillow(picture).save(tmp_path / "IMG_0001.HEIC", quality=90)
+
+    image = read_image(tmp_path / "IMG_0001.HEIC").convert("RGB")
+
+    assert image.size == (40, 24)
+    difference = np.abs(np.asarray(image, dtype=int) - np.asarray(picture, dtype=int))
+    assert difference.mean() < 6
+
+
 @pytest.mark.parametrize("cut", range(10, 1800, 97))
 def test_a_jpeg_cut_anywhere_never_raises_anything_else(cut: int) -> None:
     with pytest.raises(UnreadableImageError):

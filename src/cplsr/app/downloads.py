@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 
 from cplsr.app.session import Query, Session
-from cplsr.classifier.csv_run import COLUMNS, csv_row, safe_row
-from cplsr.classifier.prediction import Prediction
+from cplsr.classifier.csv_run import csv_row, safe_row
+from cplsr.classifier.prediction import COLUMNS, Prediction
 from cplsr.errors import InputError
 from cplsr.files import new_file
 

@@ -8,18 +8,17 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from cplsr.classifier.embedding_classifier import check_rejection
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.prediction import Prediction
+from cplsr.classifier.prediction import COLUMNS, Prediction
 from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing
 
-COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
 CsvRow = list[str]
 
 
@@ -32,12 +31,14 @@ class CsvSummary:
         unknown: How many images were rejected because no class was likely enough.
         errors: How many images could not be read.
         mean_confidence: Mean over all images that were read; `None` if none were.
+        reasons: Why images could not be read, and how many, the most frequent reason first.
     """
 
     labels: dict[str, int]
     unknown: int
     errors: int
     mean_confidence: float | None
+    reasons: dict[str, int] = field(default_factory=dict)
 
     @property
     def images(self) -> int:
@@ -148,18 +149,20 @@ def read_rows(file: Path) -> Iterator[CsvRow]:
 def summarize(file: Path) -> CsvSummary:
     """Count what a finished file holds; memory does not grow with the file."""
     labels: Counter[str] = Counter()
-    unknown = errors = read = 0
+    reasons: Counter[str] = Counter()
+    unknown = read = 0
     total = 0.0
     for _, label, confidence, _, _, known, error in read_rows(file):
         if error:
-            errors += 1
+            reasons[error] += 1
             continue
         read, total = read + 1, total + float(confidence)
         if known == "yes":
             labels[label] += 1
         else:
             unknown += 1
-    return CsvSummary(dict(labels.most_common()), unknown, errors, total / read if read else None)
+    mean = total / read if read else None
+    return CsvSummary(dict(labels.most_common()), unknown, reasons.total(), mean, dict(reasons.most_common()))
 
 
 def _identity(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float32, Float64
 from numpy import ndarray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -32,13 +33,21 @@ from cplsr.classifier.pictures import (
     readable_pixels,
     single_pixels,
 )
-from cplsr.classifier.prediction import Prediction, predictions_of
+from cplsr.classifier.prediction import (
+    OnError,
+    Prediction,
+    PredictionTable,
+    check_on_error,
+    pass_over,
+    predictions_of,
+    with_unreadable,
+)
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
 from cplsr.data.domain import Domain
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.methods.support_tuning import SupportTuning, make_tuning
 from cplsr.settings.backbone import ClassifierPooling
 
@@ -74,6 +83,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         precision: See `load_backbone`.
         batch_size: How many images are embedded at a time.
         workers: Processes that decode images. Default: chosen by the number of cores.
+        cache: Where embeddings of files are looked up and kept, so that an image is embedded once; default: nowhere.
 
     Attributes:
         backbone_: The backbone with its adapter.
@@ -107,6 +117,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         precision: str = "fp32",
         batch_size: int = 64,
         workers: int | None = None,
+        cache: EmbeddingCache | None = None,
     ) -> None:
         self.backbone = backbone
         self.adapter = adapter
@@ -119,6 +130,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self.precision = precision
         self.batch_size = batch_size
         self.workers = workers
+        self.cache = cache
 
     def fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn from support images, one or more of each class; anything learned before is forgotten.
@@ -197,23 +209,66 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self._settle_as_before_tuning()
         return self
 
-    def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
+    def predict(self, X: Any, reject_below: float | None = None, *, on_error: OnError = "raise") -> ndarray:
         """Label each image with its likeliest class.
 
         Args:
             X: Images.
             reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            on_error: What becomes of an image that cannot be read: `raise` an error; `skip` it, with a warning, so that
+                there are fewer labels than images; or `label` it `unreadable`. `predict_table` says which ones and why.
 
         Raises:
-            InputError: If an image cannot be read (`predictions` goes on then), or the threshold is no probability.
+            InputError: If an image cannot be read and should not be passed over, or the threshold is no probability.
         """
         check_is_fitted(self)
-        return self.head_.predict(self._vectors(X), reject_below)
+        check_rejection(reject_below, self.classes_)
+        vectors, readable = self._readable_vectors(X, on_error)
+        labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
+        return labels if on_error != "label" or readable.all() else with_unreadable(labels, readable)
 
-    def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Give each image the probabilities of the classes, in the order of `classes_`."""
+    def predict_proba(self, X: Any, *, on_error: OnError = "raise") -> Float64[ndarray, "images classes"]:
+        """Give each image the probabilities of the classes, in the order of `classes_`.
+
+        Args:
+            X: Images.
+            on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
+        """
         check_is_fitted(self)
-        return self.head_.predict_proba(self._vectors(X))
+        vectors, readable = self._readable_vectors(X, on_error)
+        probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
+        if on_error != "label":
+            return probabilities
+        rows = np.full((len(readable), len(self.classes_)), np.nan)
+        rows[readable] = probabilities
+        return rows
+
+    def predict_table(
+        self, X: Any, reject_below: float | None = None, *, on_error: OnError = "label"
+    ) -> PredictionTable:
+        """Label images, and say of each its path, its confidence, the runner-up, and why it could not be read.
+
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            on_error: What becomes of an image that cannot be read: a row with its `error` (`label`), no row (`skip`),
+                or an error (`raise`).
+
+        Returns:
+            One row per image; `to_pandas()` makes a `DataFrame` of it. For more images than memory has room for, use
+            `predictions`.
+        """
+        check_is_fitted(self)
+        check_on_error(on_error, self.classes_)
+        pictures = as_pictures(X)
+        rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
+        if on_error == "label":
+            return PredictionTable(rows)
+        read = tuple(row for row in rows if not row.error)
+        if len(read) < len(rows):
+            first = next(row for row in rows if row.error)
+            pass_over(on_error, first.name, first.error, len(rows) - len(read), len(rows))
+        return PredictionTable(read)
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
@@ -260,15 +315,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             InputError: If an image cannot be read.
         """
         check_is_fitted(self)
-        pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, "embedding"))
-        if failed := embedded.failed:
-            index, reason = failed[0]
-            raise InputError(
-                f"{picture_names(pictures)[index]} cannot be read ({reason}); {len(failed):,} of {len(pictures):,} "
-                "images are like that: leave them out, or use predictions(), which answers with an error for each"
-            )
-        return embedded.vectors
+        return self._readable(X, "raise")[0]
 
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""
@@ -346,6 +393,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         device: str = "auto",
         batch_size: int = 64,
         workers: int | None = None,
+        cache: EmbeddingCache | None = None,
     ) -> FewShotClassifier:
         """Read a classifier that `save` wrote.
 
@@ -355,13 +403,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             device: See `load_backbone`.
             batch_size: How many images are embedded at a time.
             workers: Processes that decode images.
+            cache: Where embeddings of files are looked up and kept.
 
         Raises:
             InputError: If the folder is damaged, or the backbone is not the one the classifier was fitted on.
         """
         from cplsr.classifier.store import load_classifier
 
-        return load_classifier(cls, path, backbone=backbone, device=device, batch_size=batch_size, workers=workers)
+        classifier = load_classifier(
+            cls, path, backbone=backbone, device=device, batch_size=batch_size, workers=workers
+        )
+        return classifier.set_params(cache=cache)
 
     @property
     def classes_(self) -> ndarray:
@@ -459,6 +511,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             batch_size=self.batch_size,
             workers=self.workers,
             description=description,
+            cache=self.cache,
         )
 
     def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
@@ -471,3 +524,21 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
 
     def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
         return self.embed(X).astype(np.float64)
+
+    def _readable_vectors(
+        self, X: Any, on_error: OnError
+    ) -> tuple[Float64[ndarray, "some dim"], Bool[ndarray, "images"]]:
+        check_on_error(on_error, self.classes_)
+        vectors, readable = self._readable(X, on_error)
+        return vectors.astype(np.float64), readable
+
+    def _readable(self, X: Any, on_error: OnError) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
+        """The embeddings of the images that can be read, and which these are."""
+        pictures = as_pictures(X)
+        embedded = Embedded.joined(self._batches(pictures, "embedding"))
+        readable = np.zeros(len(pictures), dtype=bool)
+        readable[embedded.indices] = True
+        if embedded.failed and on_error != "label":
+            index, reason = embedded.failed[0]
+            pass_over(on_error, picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
+        return embedded.vectors, readable

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, final
 
@@ -18,11 +20,12 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.query_files import open_queries, unlabeled, unlabeled_files
-from cplsr.data.decode import decode
+from cplsr.data.decode import DecodedBatch, decode
 from cplsr.data.domain import Domain, KnownVectors, UnreadableImageError
 from cplsr.data.image_file import read_image, require_size
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+from cplsr.evaluation.cached_rows import CachedRows
 from cplsr.evaluation.embed import embed_pixels
 
 FORMS = (
@@ -126,6 +129,7 @@ def embed_batches(
     batch_size: int = 64,
     workers: int | None = None,
     description: str = "embedding",
+    cache: EmbeddingCache | None = None,
 ) -> Iterator[Embedded]:
     """Embed images some at a time and in order; memory does not depend on their number.
 
@@ -136,6 +140,7 @@ def embed_batches(
         batch_size: How many images are embedded at a time.
         workers: Processes that decode files. Default: chosen by the number of cores.
         description: What the progress bar says.
+        cache: Where embeddings are looked up and kept; pictures in memory have no place there.
 
     Yields:
         The embeddings of a batch, and why images among it have none.
@@ -149,9 +154,62 @@ def embed_batches(
     if isinstance(pictures, Domain) and pictures.vectors is not None:
         yield from _stored_embeddings(backbone, pictures, pictures.vectors, batch_size)
         return
+    if (
+        cache is not None
+        and isinstance(pictures, Domain)
+        and not any(name.endswith("?") for name in pictures.identities)
+    ):
+        yield from _batches_by_cache(backbone, frozen, pictures, cache, batch_size, workers, description)
+        return
     for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
         vectors = _embed(backbone, indices, pixels)
         yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, indices, pixels))
+
+
+def _batches_by_cache(
+    backbone: Backbone,
+    frozen: Backbone | None,
+    domain: Domain,
+    cache: EmbeddingCache,
+    batch_size: int,
+    workers: int | None,
+    description: str,
+) -> Iterator[Embedded]:
+    """The same, what the cache has being taken from there; images that it lacks share a batch as they did without."""
+    models = [model for model in (backbone, frozen) if model is not None]
+    shelves = [CachedRows(cache, EmbeddingKey.of(model), domain.identities, model.embedding_dim) for model in models]
+    lacking = ~np.all([shelf.known for shelf in shelves], axis=0)
+    decoding = partial(decode, domain, backbone.image_size, batch_size=batch_size, description=description)
+    images = _one_by_one(decoding(indices=np.flatnonzero(lacking), workers=workers))
+    with closing(images), ExitStack() as at_the_end:
+        for shelf in shelves:
+            at_the_end.callback(shelf.keep)
+        for start in range(0, len(domain), batch_size):
+            indices = np.arange(start, min(start + batch_size, len(domain)))
+            kept = [shelf.read(indices) for shelf in shelves]
+            found = np.all([known for known, _ in kept], axis=0) & ~lacking[indices]
+            damaged = indices[~found & ~lacking[indices]]
+            again = _one_by_one(decoding(indices=damaged, workers=0)) if len(damaged) else ()
+            new = sorted([*islice(images, int(lacking[indices].sum())), *again], key=lambda image: image[0])
+            read = np.array([index for index, pixels in new if isinstance(pixels, Tensor)], dtype=np.int64)
+            found[read - start] = True
+            vectors = [rows for _, rows in kept]
+            if len(read):
+                pixels = torch.stack([pixels for _, pixels in new if isinstance(pixels, Tensor)])
+                for model, shelf, rows in zip(models, shelves, vectors, strict=True):
+                    rows[read - start] = shelf.add(read, _embed(model, read, pixels))
+            failed = tuple((index, reason) for index, reason in new if isinstance(reason, str))
+            yield Embedded(indices[found], vectors[0][found], failed, None if frozen is None else vectors[1][found])
+
+
+def _one_by_one(batches: Iterable[DecodedBatch]) -> Generator[tuple[int, Tensor | str]]:
+    """Position and pixels of each image in order, or why it has none."""
+    for batch in batches:
+        images: list[tuple[int, Tensor | str]] = [
+            *zip(batch.indices.tolist(), batch.pixels, strict=True),
+            *batch.failed,
+        ]
+        yield from sorted(images, key=lambda image: image[0])
 
 
 def check_tunable(pictures: Domain | Tensor | ndarray) -> None:

@@ -1,14 +1,30 @@
-"""One image's answer."""
+"""One image's answer, and a table of them."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from numpy import ndarray
 
 from cplsr.classifier.embedding_classifier import UNKNOWN, EmbeddingClassifier
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+OnError = Literal["raise", "skip", "label"]
+"""What becomes of an image that cannot be read: an error, nothing, or an answer that says so."""
+
+UNREADABLE = "unreadable"
+"""The label of an image that cannot be read."""
+
+COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
+"""What a table of answers shows of each, in a file and in pandas."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,95 @@ class Prediction:
     known: bool | None = None
     out_of_domain: float | None = None
     error: str = ""
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """Answers for some images, one row each, in the order of the images.
+
+    Attributes:
+        rows: The answers.
+
+    Example:
+        >>> table = PredictionTable((Prediction("a.png", "rust", 0.9), Prediction("b.png", error="0 bytes")))
+        >>> [(row.name, row.label) for row in table], table.confidences
+        ([('a.png', 'rust'), ('b.png', '')], [0.9, None])
+    """
+
+    rows: tuple[Prediction, ...]
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        """Go through the rows."""
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> Prediction:
+        """One row."""
+        return self.rows[index]
+
+    @property
+    def paths(self) -> list[str]:
+        """What the images are called: the path of a file, else `image` and a number."""
+        return [row.name for row in self.rows]
+
+    @property
+    def labels(self) -> list[str]:
+        """A class, `unknown`, or nothing where the image could not be read."""
+        return [row.label for row in self.rows]
+
+    @property
+    def confidences(self) -> list[float | None]:
+        """The probability of the likeliest class; `None` where the image could not be read."""
+        return [row.confidence for row in self.rows]
+
+    def to_pandas(self) -> DataFrame:
+        """The same as a `DataFrame`, with the columns of the file that `cplsr classify` writes.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise InputError(
+                "pandas is not installed: pip install pandas, or go through the rows as they are"
+            ) from error
+        fields = ("name", *COLUMNS[1:])
+        return DataFrame([[getattr(row, field) for field in fields] for row in self.rows], columns=list(COLUMNS))
+
+
+def check_on_error(on_error: str, classes: ndarray) -> None:
+    """Raise `InputError` for a word that is no choice, or a class that is itself called `unreadable`."""
+    if on_error not in ("raise", "skip", "label"):
+        raise InputError(f"on_error={on_error!r} is not usable: give 'raise', 'skip' or 'label'")
+    if on_error == "label" and UNREADABLE in classes.tolist():
+        raise InputError(
+            f"a class is called {UNREADABLE!r}, which is also the answer for images that cannot be read: rename the "
+            "class, or give on_error='skip'"
+        )
+
+
+def with_unreadable(labels: ndarray, readable: Bool[ndarray, "images"]) -> ndarray:
+    """The labels of the images that were read, and `unreadable` for the others; numbers stay numbers beside it."""
+    kind = np.dtype(f"U{max(len(UNREADABLE), labels.dtype.itemsize // 4)}") if labels.dtype.kind == "U" else object
+    answers = np.full(len(readable), UNREADABLE, dtype=kind)
+    answers[readable] = labels
+    return answers
+
+
+def pass_over(on_error: OnError, name: str, reason: str, failed: int, images: int) -> None:
+    """Say which images cannot be read: an error, or a warning where they are to be skipped."""
+    if on_error == "raise":
+        raise InputError(
+            f"{name} cannot be read ({reason}); {failed:,} of {images:,} images are like that: leave them out, give "
+            "on_error='skip' or 'label' to predict, or use predict_table(), which names them"
+        )
+    warnings.warn(
+        f"{failed:,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}", stacklevel=3
+    )
 
 
 def predictions_of(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from cplsr.data.domain import Domain, ImageReader
-from cplsr.data.folder import SYSTEM_FILES
+from cplsr.data.folder import NO_IMAGE_NAME, SYSTEM_FILES
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader, is_image_name
-from cplsr.data.listing import PATH_COLUMNS
+from cplsr.data.listing import PATH_COLUMNS, skipped_by_kind
 from cplsr.data.vectors import is_vectors, open_vectors
 from cplsr.errors import InputError
 
@@ -23,7 +24,8 @@ TABLES = frozenset({".csv", ".tsv"})
 def open_queries(source: str | Path) -> Domain:
     """List unlabeled images; nothing is decoded.
 
-    An image's name is its path: as it can be opened from here, or as the table has it. A file that a table lists but
+    An image's name is its path: as it can be opened from here, or as the table has it. Files of a folder that are no
+    images are in `skipped`. A file that a table lists but
     that does not exist stays listed, and turns out to be unreadable when it is read.
 
     Args:
@@ -38,7 +40,8 @@ def open_queries(source: str | Path) -> Domain:
     if is_vectors(path):
         return open_vectors(path)
     if path.is_dir():
-        return unlabeled_files(path.resolve().name, images_below(path))
+        images, skipped = images_below(path)
+        return replace(unlabeled_files(path.resolve().name, images), skipped=tuple(skipped))
     if not path.exists():
         raise InputError(f"{path} does not exist: give a folder of images, one image, or a csv with the column path")
     if path.suffix.lower() in TABLES:
@@ -48,19 +51,29 @@ def open_queries(source: str | Path) -> Domain:
     return unlabeled_files(path.name, [str(path)])
 
 
-def images_below(folder: Path) -> list[str]:
-    """Find the images in a folder and the folders in it, sorted by path; hidden and system files are passed over.
+def images_below(folder: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    """Find the images in a folder and the folders in it, sorted by path; hidden and system files are ignored.
+
+    Returns:
+        The images, and (path, reason) of the other files.
 
     Raises:
-        InputError: If there is none.
+        InputError: If there is no image.
     """
     images: list[str] = []
+    skipped: list[tuple[str, str]] = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if _is_visible(name))
-        images.extend(str(Path(parent) / name) for name in files if _is_visible(name) and is_image_name(name))
+        for name in filter(_is_visible, files):
+            path = str(Path(parent) / name)
+            if is_image_name(name):
+                images.append(path)
+            else:
+                skipped.append((path, NO_IMAGE_NAME))
     if not images:
-        raise InputError(f"there is no image in {folder} or the folders in it: give a folder that holds some")
-    return sorted(images)
+        found = f" ({skipped_by_kind(folder, sorted(skipped))})" if skipped else ""
+        raise InputError(f"there is no image in {folder} or the folders in it{found}: give a folder that holds some")
+    return sorted(images), sorted(skipped)
 
 
 def unlabeled_files(name: str, paths: Sequence[str], root: Path | None = None) -> Domain:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from cplsr.cli.classify import FittingSettings
+from cplsr.cli.classify import FittingSettings, open_support
 from cplsr.cli.options import parse
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     from cplsr.classifier.comparison import compare_methods
 
-    classifier = options.fit(options.support)
+    classifier = options.fit(open_support(options.support))
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
     if report.accuracy.of:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cplsr.cli.options import parse
-from cplsr.declared import between, parse_options
+from cplsr.declared import Declared, between, parse_options
 from cplsr.errors import InputError
 from cplsr.settings.backbone import BackboneSettings, ClassifierPooling
-from cplsr.settings.embedding import EmbeddingSettings
+from cplsr.settings.embedding import CacheSettings, EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.classifier.csv_run import CsvSummary
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
+    from cplsr.classifier.support_report import DoubtfulImage
     from cplsr.data.domain import Domain
+    from cplsr.evaluation.cache import EmbeddingCache
+    from cplsr.report.tables import Table
 
 AUTO = "auto"
 SHOWN = 20
+REASONS_SHOWN = 3
 
 
 MODELS_OWN = (
@@ -70,18 +77,17 @@ class ClassifierBackbone(BackboneSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittingSettings(EmbeddingSettings, ClassifierBackbone):
+class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
     """How a classifier is fitted to examples."""
 
     head: str = "auto"
     """What learns from the embeddings: auto (ridge regression, its penalty found by leaving out each example in turn),
     prototypes (the paper's), ridge, lda, logistic or knn."""
 
-    def fit(self, source: str, tune_on_support: bool | dict[str, Any] = False) -> FewShotClassifier:
-        """Fit a classifier to the examples that `open_support` finds."""
+    def fit(self, examples: Domain, tune_on_support: bool | dict[str, Any] = False) -> FewShotClassifier:
+        """Fit a classifier to examples."""
         from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
-        domain = open_support(source)
         classifier = FewShotClassifier(
             self.load_chosen(),
             self.adapter,
@@ -90,40 +96,57 @@ class FittingSettings(EmbeddingSettings, ClassifierBackbone):
             tune_on_support=tune_on_support,
             batch_size=self.batch_size,
             workers=self.workers,
+            cache=self.embedding_cache(),
         )
-        return classifier.fit(domain)
+        return classifier.fit(examples)
+
+    def embedding_cache(self) -> EmbeddingCache | None:
+        """Where embeddings are kept, unless they should not be."""
+        from cplsr.evaluation.cache import EmbeddingCache
+
+        return EmbeddingCache() if self.cache else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(FittingSettings):
-    """Label images from a few examples of each class, and write predictions.csv.
+class LabelingRequest(Declared):
+    """What is labeled, from what, and where the answers go; options that stand first."""
 
-    An interrupted run is continued by the same command. Images that cannot be read are rows with an error.
-    """
-
-    query: Path | None = None
-    """What to label: a folder (at any depth), one image, a csv with the column path, or what `cplsr embed` wrote."""
     support: str | None = None
     """The examples: a folder with one folder per class, or a csv with the columns path,label."""
-    model: Path | None = None
-    """A classifier saved before by --save, instead of --support."""
-    tune_on_support: bool = False
-    """Tune the class token of the backbone on the examples, once, before anything is labeled; takes a minute or so."""
-    tune_options: tuple[str, ...] = ()
-    """Options of that, as name=value: tokens=registers, steps=100, one_shot=true …"""
+    query: Path | None = None
+    """What to label: a folder (at any depth), one image, a csv with the column path, or what `cplsr embed` wrote."""
     out: Path = Path("predictions.csv")
     """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
+    force: bool = False
+    """Overwrite --out without asking."""
     reject_below: Annotated[float, between(0, 1)] | None = None
     """Answer 'unknown' where the best class is less likely than this, for example 0.5."""
+    model: Path | None = None
+    """A classifier saved before by --save, instead of --support."""
     save: Path | None = None
     """Also save the classifier to this folder, for --model, `cplsr serve` and `cplsr export`."""
     copy_to: Path | None = None
     """Also copy the images to this folder, into a folder per class ('unknown' for rejected ones)."""
+    skipped_to: Path | None = None
+    """Also list the files that were passed over, as no images, in this csv: path, reason."""
+    restart: bool = False
+    """Throw away what an interrupted run left behind instead of continuing it."""
     together: bool = False
     """Let the images to label help to find the classes, for one example per class. It pays where most of the images are
     of these classes; every image is embedded once more, up to 2,000 of them."""
-    restart: bool = False
-    """Throw away what an interrupted run left behind instead of continuing it."""
+    tune_on_support: bool = False
+    """Tune the class token of the backbone on the examples, once, before anything is labeled; takes a minute or so."""
+    tune_options: tuple[str, ...] = ()
+    """Options of that, as name=value: tokens=registers, steps=100, one_shot=true …"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(FittingSettings, LabelingRequest):
+    """Label images from a few examples of each class, and write predictions.csv.
+
+    An interrupted run is continued by the same command. Images that cannot be read are rows with an error. Embeddings
+    are kept (see `cplsr cache`), so that the same images again, with another threshold or head, take seconds.
+    """
 
 
 def main(arguments: list[str]) -> int:
@@ -134,9 +157,15 @@ def main(arguments: list[str]) -> int:
     from cplsr.classifier.embedding_classifier import check_rejection
     from cplsr.classifier.query_files import open_queries
     from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
+    from cplsr.data.listing import skipped_by_kind
 
     queries = open_queries(query)
-    classifier = make_classifier(options)
+    support = None if options.support is None else open_support(options.support)
+    if queries.skipped:
+        warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
+    if options.skipped_to is not None:
+        write_skipped(options.skipped_to, [*(() if support is None else support.skipped), *queries.skipped])
+    classifier = make_classifier(options, support)
     names = [str(name) for name in classifier.classes_.tolist()]
     check_rejection(options.reject_below, classifier.classes_)
     if options.together:
@@ -167,7 +196,12 @@ def main(arguments: list[str]) -> int:
         copied = copy_by_label(labeled_files(options.out, query), options.copy_to)
         print(f"{copied:,} images copied to {options.copy_to}")
     print(summary_text(summarize(options.out), options.out))
-    print(classifier.evaluate_support().expectation())
+    report = classifier.evaluate_support()
+    if report.doubtful:
+        from rich.console import Console
+
+        Console(highlight=False).print(suspects_table(report.doubtful).to_rich())
+    print(report.expectation())
     return 0
 
 
@@ -197,24 +231,64 @@ def check_request(options: Classify) -> Path:
         from cplsr.classifier.store import check_free
 
         check_free(options.save)
+    check_overwriting(options.out, options.force)
     return options.query
 
 
-def make_classifier(options: Classify) -> FewShotClassifier:
-    """Load the saved classifier, or fit one."""
-    if options.model is None:
+def check_overwriting(out: Path, force: bool) -> None:
+    """Ask on a terminal whether a file may be overwritten.
+
+    Raises:
+        InputError: If nobody can be asked, or the answer is no.
+    """
+    if force or not out.is_file():
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"{out} exists already. Overwrite it when the new answers are complete? [y/N] ", end="", file=sys.stderr)
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise InputError(f"{out} exists already and stays as it is: give --force to overwrite it, or another --out")
+
+
+def write_skipped(file: Path, skipped: Sequence[tuple[str, str]]) -> None:
+    """List files that were passed over, and why."""
+    from cplsr.files import csv_cell, new_file
+
+    with new_file(file) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(("path", "reason"))
+        writer.writerows([csv_cell(cell) for cell in row] for row in skipped)
+
+
+def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
+    """Make a table of the examples that look mislabeled, the most doubtful first."""
+    from cplsr.report.tables import table
+
+    more = f"and {len(doubtful) - SHOWN:,} more; " if len(doubtful) > SHOWN else ""
+    return table(
+        "examples that may be mislabeled",
+        ("image", "labeled", "looks like", "times likelier"),
+        ((image.name, image.label, image.looks_like, f"{min(image.odds, 1e6):,.0f}") for image in doubtful[:SHOWN]),
+        caption=f"{more}each judged by the other examples",
+        left=3,
+    )
+
+
+def make_classifier(options: Classify, support: Domain | None) -> FewShotClassifier:
+    """Load the saved classifier, or fit one to the examples."""
+    if support is not None:
         tuning = parse_options(options.tune_options, "tuning", "steps=100")
-        return options.fit(
-            str(options.support), tuning if options.tune_on_support and tuning else options.tune_on_support
-        )
+        return options.fit(support, tuning if options.tune_on_support and tuning else options.tune_on_support)
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
     return FewShotClassifier.load(
-        options.model,
+        cast("Path", options.model),
         backbone=None if options.backbone == AUTO else options.backbone,
         device=options.device,
         batch_size=options.batch_size,
         workers=options.workers,
+        cache=options.embedding_cache(),
     )
 
 
@@ -224,18 +298,14 @@ def open_support(source: str) -> Domain:
     Raises:
         InputError: If they are of less than two classes.
     """
-    import warnings
-
+    from cplsr.data.listing import skipped_by_kind
     from cplsr.data.open import open_domain
 
     domain = open_domain(source).without_empty_classes()
     if len(domain.classes) < 2:
         raise InputError(f"{source} has one class, {domain.classes[0]!r}: give examples of at least two")
     if domain.skipped:
-        name, reason = domain.skipped[0]
-        warnings.warn(
-            f"{len(domain.skipped):,} files of {source} are not used, the first is {name}: {reason}", stacklevel=2
-        )
+        warnings.warn(skipped_by_kind(source, domain.skipped), stacklevel=2)
     return domain
 
 
@@ -262,6 +332,7 @@ def summary_text(summary: CsvSummary, out: Path) -> str:
         lines.append(f"unknown: {summary.unknown:,}")
     if summary.errors:
         lines.append(f"could not be read: {summary.errors:,} (see the column error)")
+        lines += [f"  {images:,} × {reason}" for reason, images in list(summary.reasons.items())[:REASONS_SHOWN]]
     if summary.mean_confidence is not None:
         lines.append(f"mean confidence: {summary.mean_confidence:.2f}")
     return "\n".join(lines)

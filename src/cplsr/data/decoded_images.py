@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,18 +29,23 @@ _log = logging.getLogger(__name__)
 class DecodedImages:
     """The readable images of a domain at one size; memory-mapped, so that only what is used is in memory."""
 
-    pixels: UInt8[ndarray, "images 3 size size"]
+    pixels: UInt8[ndarray, "decoded 3 size size"]
     labels: Int64[ndarray, "images"]
     classes: tuple[str, ...]
     fingerprint: str
     unreadable: tuple[str, ...]
+    rows: Int64[ndarray, "images"] | None = None
+    """Where only some images were decoded, the row of `pixels` that each has; -1 of the others."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, indices: Int64[ndarray, "..."]) -> UInt8[Tensor, "chosen 3 size size"]:
         """Copy some images, in the given order."""
-        return torch.from_numpy(self.pixels[indices.reshape(-1)])
+        rows = indices.reshape(-1) if self.rows is None else self.rows[indices.reshape(-1)]
+        if self.rows is not None and (rows < 0).any():
+            raise ValueError("an image was asked for that was not among those to decode")
+        return torch.from_numpy(self.pixels[rows])
 
 
 def decoded_images(
@@ -48,7 +53,7 @@ def decoded_images(
 ) -> DecodedImages:
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
     folder = folder or cache_folder() / "images"
-    copy = folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+    copy = _copy_of(domain, size, folder)
     kept_there = processes.gather(processes.first and _is_kept(copy, domain, size, workers))[0]
     if not kept_there:
         return _in_memory(domain, size, workers)
@@ -56,6 +61,42 @@ def decoded_images(
     kept = np.array(index["kept"], dtype=np.int64)
     pixels = np.memmap(copy / PIXELS, dtype=np.uint8, mode="r", shape=(len(kept), 3, size, size))
     return DecodedImages(pixels, domain.labels[kept], domain.classes, domain.fingerprint, tuple(index["unreadable"]))
+
+
+def some_decoded_images(
+    domain: Domain,
+    wanted: Int64[ndarray, "wanted"],
+    size: int,
+    *,
+    processes: Processes,
+    workers: int | None = None,
+    folder: Path | None = None,
+) -> DecodedImages:
+    """The same where only the images at `wanted` will be taken: no others are decoded.
+
+    All images of the domain keep their numbers and labels. If one of the wanted cannot be read, all are decoded, since
+    it takes all to know which are left; if all are decoded already, and every one was readable, these are used.
+    """
+    folder = folder or cache_folder() / "images"
+    if processes.gather(processes.first and _all_there(_copy_of(domain, size, folder)))[0]:
+        return decoded_images(domain, size, processes=processes, workers=workers, folder=folder)
+    some = decoded_images(domain.select(wanted), size, processes=processes, workers=workers, folder=folder)
+    if some.unreadable:
+        return decoded_images(domain, size, processes=processes, workers=workers, folder=folder)
+    rows = np.full(len(domain), -1, dtype=np.int64)
+    rows[wanted] = np.arange(len(wanted))
+    return replace(some, labels=domain.labels, fingerprint=domain.fingerprint, rows=rows)
+
+
+def _copy_of(domain: Domain, size: int, folder: Path) -> Path:
+    return folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+
+
+def _all_there(copy: Path) -> bool:
+    try:
+        return not read_sealed(copy / INDEX)["unreadable"]
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def _is_kept(copy: Path, domain: Domain, size: int, workers: int | None) -> bool:

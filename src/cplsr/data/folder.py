@@ -13,6 +13,7 @@ from cplsr.data.listing import SHOWN, Row, domain_from_rows, skipped_message
 from cplsr.errors import InputError
 
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
+NO_IMAGE_NAME = "not the name of an image file"
 
 
 def open_folder(
@@ -117,7 +118,7 @@ def _images_in(root: Path, folder: str, skipped: list[tuple[str, str]]) -> list[
         elif is_image_name(entry.name):
             images.append(relative)
         else:
-            skipped.append((relative, "not the name of an image file"))
+            skipped.append((relative, NO_IMAGE_NAME))
     return images
 
 

@@ -33,7 +33,10 @@ FORMATS = {
 """What is read, by Pillow's names, and the endings of such files. Whatever a file is called, no other of Pillow's
 readers sees it: some of them start other programs."""
 EXTENSIONS = frozenset(ending for endings in FORMATS.values() for ending in endings)
-PACKAGES = {b"heic": "pillow-heif", b"heix": "pillow-heif", b"mif1": "pillow-heif", b"avif": "'pillow>=11.3'"}
+PACKAGES = {
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), "pillow-heif"),
+    b"avif": "'pillow>=11.3'",
+}
 """What to install where Pillow alone cannot read pictures of these brands, which stand in their first bytes."""
 MAX_SIDE = 30_000
 NO_MEMORY = "there is too little memory to decode it"

@@ -86,6 +86,19 @@ def skipped_message(root: Path, skipped: Sequence[tuple[str, str]]) -> str:
     return f"{root} holds {len(skipped):,} files that cannot be used ({shown}{more}): remove them or leave out --strict"
 
 
+def skipped_by_kind(source: str | Path, skipped: Sequence[tuple[str, str]]) -> str:
+    """Say how many files of a source were passed over: each kind with its number, some names, and the reason."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name, reason in skipped:
+        kinds.setdefault((Path(name).suffix.lower(), reason), []).append(name)
+    parts = []
+    for (ending, reason), names in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+        more = ", …" if len(names) > SHOWN else ""
+        parts.append(f"{len(names):,} {ending or 'without ending'} ({reason}: {', '.join(names[:SHOWN])}{more})")
+    files = "1 file" if len(skipped) == 1 else f"{len(skipped):,} files"
+    return f"{files} of {source} passed over: {'; '.join(parts)}"
+
+
 def read_rows(table: Path) -> Iterator[Row]:
     """Read the rows of a table one at a time.
 

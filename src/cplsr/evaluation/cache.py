@@ -136,12 +136,12 @@ class EmbeddingCache:
         self, key: EmbeddingKey, identities: Sequence[str], dim: int
     ) -> tuple[Bool[ndarray, "images"], Float32[ndarray, "images dim"]]:
         """Which images are known, and a matrix with the embeddings of those; the other rows hold no meaning."""
-        digests = _digests(identities)
+        digests = digests_of(identities)
         row_of = {digest.tobytes(): row for row, digest in enumerate(digests)}
         known = np.zeros(len(identities), dtype=bool)
         matrix = np.empty((len(identities), dim), dtype=np.float32)
         for file in sorted((self.folder / key.folder_name).glob(SHARDS)):
-            shard = _read_shard(file, dim)
+            shard = read_shard(file, dim)
             if shard is None:
                 continue
             keys, vectors = shard
@@ -157,7 +157,7 @@ class EmbeddingCache:
     def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
         """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
         content = tensor_bytes(
-            {"images": _digests(identities), "embeddings": np.ascontiguousarray(vectors, key.number_format)}
+            {"images": digests_of(identities), "embeddings": np.ascontiguousarray(vectors, key.number_format)}
         )
         folder = self.folder / key.folder_name
         try:
@@ -182,7 +182,7 @@ class EmbeddingCache:
         return size
 
 
-def _read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float[ndarray, "images dim"]] | None:
+def read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float[ndarray, "images dim"]] | None:
     """Identities' digests and embeddings of a shard; `None`, and the file removed, where it is damaged."""
     try:
         content = file.read_bytes()
@@ -225,7 +225,8 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _digests(identities: Sequence[str]) -> UInt8[ndarray, "images bytes"]:
+def digests_of(identities: Sequence[str]) -> UInt8[ndarray, "images bytes"]:
+    """What shards know images by."""
     digests = b"".join(
         hashlib.blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).digest()
         for identity in identities

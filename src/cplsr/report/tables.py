@@ -120,7 +120,8 @@ class Table:
 
         shown = RichTable(title=escape(self.title) or None, caption=escape(self.caption) or None)
         for number, name in enumerate(self.columns):
-            shown.add_column(escape(name), justify="left" if number < self.left else "right")
+            side: Literal["left", "right"] = "left" if number < self.left else "right"
+            shown.add_column(escape(name), justify=side, overflow="fold")  # a name is never cut
         for row in self.rows:
             shown.add_row(*(_rich(cell, escape(cell.text)) for cell in row))
         return shown

@@ -33,10 +33,16 @@ class EmbeddingSettings(DecodingSettings):
 
 
 @dataclass(frozen=True)
-class MeasuringSettings(EmbeddingSettings):
+class CacheSettings(Declared):
+    """What is kept between commands."""
+
+    cache: bool = True
+    """Look embeddings up in the cache and keep new ones there."""
+
+
+@dataclass(frozen=True)
+class MeasuringSettings(CacheSettings, EmbeddingSettings):
     """Whole domains through a backbone."""
 
     strict: bool = False
     """Stop at an image that cannot be read instead of leaving it out."""
-    cache: bool = True
-    """Look embeddings up in the cache and keep new ones there."""

@@ -79,7 +79,7 @@ def class_means(
     They are of at most `FOLLOWED` of the images in the statistics of each class: a drift needs few, for it is the
     difference between two means of the same images.
     """
-    chosen = _chosen(images, min(FOLLOWED, settings.statistics_images or FOLLOWED))
+    chosen = followed_images(images.labels, settings)
     batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
     count = len(images.classes)
     turned = [(turn, batch) for turn in range(settings.turns_per_class) for batch in batches]
@@ -110,7 +110,7 @@ def _load(file: Path) -> ClassGaussians | None:
 def _compute(
     backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes
 ) -> ClassGaussians:
-    chosen = _chosen(images, settings.statistics_images)
+    chosen = statistics_images(images.labels, settings)
     turns = settings.turns_per_class
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
@@ -128,11 +128,20 @@ def _compute(
     return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)
 
 
-def _chosen(images: DecodedImages, most: int | None) -> Int64[ndarray, "chosen"]:
+def statistics_images(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> Int64[ndarray, "chosen"]:
     """Images that the statistics are taken from, class by class; the same in every run, whatever its seed."""
-    labels = torch.from_numpy(images.labels)
-    chosen = choose_statistics_images(labels, most, generator=torch.Generator().manual_seed(0))
-    return chosen[labels[chosen].argsort(stable=True)].numpy()
+    return _chosen(labels, settings.statistics_images)
+
+
+def followed_images(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> Int64[ndarray, "chosen"]:
+    """Those that tell how far a class drifted."""
+    return _chosen(labels, min(FOLLOWED, settings.statistics_images or FOLLOWED))
+
+
+def _chosen(labels: Int64[ndarray, "images"], most: int | None) -> Int64[ndarray, "chosen"]:
+    classes = torch.from_numpy(labels.copy())
+    chosen = choose_statistics_images(classes, most, generator=torch.Generator().manual_seed(0))
+    return chosen[classes[chosen].argsort(stable=True)].numpy()
 
 
 def _key(backbone: Backbone, images: DecodedImages, settings: TrainingSettings) -> str:

@@ -15,7 +15,7 @@ from cplsr.adapters.attach import attach, detach
 from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.decoded_images import decoded_images
+from cplsr.data.decoded_images import decoded_images, some_decoded_images
 from cplsr.data.domain import Domain
 from cplsr.declared import Declared
 from cplsr.environment import versions
@@ -26,6 +26,7 @@ from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import base_gaussians, class_means
+from cplsr.training.needed_images import needed_images
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
 from cplsr.training.run_folder import RunFolder, git_commit
@@ -109,10 +110,13 @@ def train(
 def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
     """Train in a folder that is ours alone."""
     backbone, settings, processes = job.backbone, job.settings, job.processes
-    images, val_images = (
-        decoded_images(domain, backbone.image_size, processes=processes, workers=workers)
-        for domain in (job.base, job.val)
-    )
+    size = backbone.image_size
+    needed = needed_images(job.base.labels, settings, partner=job.objective.partner)
+    if needed is None:
+        images = decoded_images(job.base, size, processes=processes, workers=workers)
+    else:
+        images = some_decoded_images(job.base, needed, size, processes=processes, workers=workers)
+    val_images = decoded_images(job.val, size, processes=processes, workers=workers)
     pseudo = frozen_means = None
     if settings.pe:
         gaussians = base_gaussians(backbone, images, settings, processes=processes)

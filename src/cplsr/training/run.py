@@ -20,7 +20,6 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.data.augment import turned_at_random
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
-from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.processes import Processes
@@ -30,6 +29,7 @@ from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import class_means
 from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
 from cplsr.training.monitor import Monitor
+from cplsr.training.needed_images import PARTNERS, base_sampler
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
 from cplsr.training.run_folder import RunFolder, RunState
@@ -37,9 +37,6 @@ from cplsr.training.validation import Validation
 
 SAVE_SECONDS = 15.0
 """How often the state is kept, besides after every validation."""
-
-PARTNERS = 2**31
-"""Numbers from here on are of base episodes that stand beside others."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,9 +82,7 @@ class Run:
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
         self.optimizer = make_optimizer(settings, self.adapter.parameters(), self.objective.parameters())
-        self.sampler = EpisodeSampler(
-            images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
-        )
+        self.sampler = base_sampler(images.labels, settings)
         self.embed: Any = torch.compile(self.backbone) if settings.compile else self.backbone
         self.state: RunState
         self.monitor: Monitor
