@@ -12,6 +12,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain, UnreadableImageError
 from cplsr.data.hub import Address, open_hub
 from cplsr.data.open import open_domain
+from cplsr.data.parts import open_parts
 from cplsr.errors import InputError
 
 datasets = pytest.importorskip("datasets")
@@ -48,6 +49,17 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     assert grey(pickle.loads(pickle.dumps(domain))) == grey(domain)
     batches = list(decode(domain, 4, batch_size=2, workers=2))
     assert [int(value) for batch in batches for value in batch.pixels[:, 0, 0, 0]] == grey(domain)
+
+
+def test_parts_travel_without_the_rest_and_are_the_same_images(tmp_path: Path) -> None:
+    farm(12).to_parquet(tmp_path / "farm" / "part.parquet")
+    whole = open_domain(tmp_path / "farm")
+    parts = [pickle.dumps(part) for part in open_parts(tmp_path / "farm").parts(5)]
+    assert max(map(len, parts)) < 10_000
+    opened = [pickle.loads(part)() for part in parts]
+    assert [len(part) for part in opened] == [5, 5, 2]
+    assert [name for part in opened for name in part.identities] == list(whole.identities)
+    assert [value for part in opened for value in grey(part)] == grey(whole)
 
 
 def test_splits_by_file_name(tmp_path: Path) -> None:
