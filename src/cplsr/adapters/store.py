@@ -159,7 +159,7 @@ def find_adapter(source: str | Path) -> Path:
     return _download(text.removeprefix("hf:"))
 
 
-def push_adapter(path: str | Path, repository: str, *, private: bool = False, token: str | None = None) -> str:
+def push_adapter(path: Any, repository: str = "", *, private: bool = False, token: str | None = None) -> str:
     """Upload a stored adapter to the Hugging Face hub.
 
     Args:
@@ -172,8 +172,14 @@ def push_adapter(path: str | Path, repository: str, *, private: bool = False, to
         The address of the upload.
 
     Raises:
-        InputError: there is no adapter at `path`, or the hub refused it.
+        InputError: there is no adapter at `path`, no repository was named, or the hub refused it.
     """
+    if not isinstance(path, (str, Path)) or not repository:
+        given = f"a {type(path).__name__}" if not isinstance(path, (str, Path)) else "no repository"
+        raise InputError(
+            f"push_adapter was given {given}: it wants the folder of a stored adapter and a repository; "
+            "save_adapter(backbone, 'folder'), then push_adapter('folder', 'user/name')"
+        )
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cplsr
 from cplsr.cli.options import parse, parse_unchecked, split_recipe
@@ -33,6 +33,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 
     out: Path | None = None
     """The folder RUN."""
+    dry_run: bool = False
+    """Say what the run would do and about how long it would take, and stop there."""
     resume: bool = False
     """Continue an interrupted run; the same result as without the interruption."""
     snapshots: bool = False
@@ -58,7 +60,16 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
     recipe, rest = split_recipe(Train, arguments)
-    return run(parse_train(rest, recipe), public_command(["cplsr", "train", *arguments]))
+    options = parse_train(rest, recipe)
+    for name in ("backbone", "image_size"):
+        if name in recipe and recipe[name] != getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            warnings.warn(
+                f"the recipe is for {option} {recipe[name]}, the command says {getattr(options, name)}, which is used: "
+                "what the recipe was tuned for may not fit",
+                stacklevel=2,
+            )
+    return run(options, public_command(["cplsr", "train", *arguments]))
 
 
 def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:
@@ -75,7 +86,7 @@ def run(options: Train, command: str) -> int:
     """Train, print the accuracies, and give the exit code; `command` is what was typed, which is kept with the run."""
     if not options.base:
         raise InputError("there is no base domain to train on: give --base FOLDER, or --base procedural:base for a try")
-    if options.out is None:
+    if options.out is None and not options.dry_run:
         raise InputError("there is no folder for the run: give --out RUN")
     first = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
     level = logging.INFO if first else logging.ERROR
@@ -96,11 +107,23 @@ def run(options: Train, command: str) -> int:
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
     if learning_kind(kind, adapter_options) == FULL:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
+    backbone, base = open_backbone(options), cplsr.open_domain(options.base)
+    val = None if options.val is None else cplsr.open_domain(options.val)
+    if options.dry_run:
+        from cplsr.training.forecast import forecast
+        from cplsr.training.loop import training_job
+
+        job = training_job(
+            backbone, base, val, adapter=kind, adapter_options=adapter_options, settings=settings, objective=objective
+        )
+        if first:
+            print(*forecast(job).sentences(), sep="\n")
+        return 0
     result = cplsr.train(
-        open_backbone(options),
-        cplsr.open_domain(options.base),
-        None if options.val is None else cplsr.open_domain(options.val),
-        out=options.out,
+        backbone,
+        base,
+        val,
+        out=cast("Path", options.out),
         adapter=kind,
         adapter_options=adapter_options,
         settings=settings,

@@ -26,6 +26,7 @@ from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import base_gaussians, class_means
+from cplsr.training.forecast import forecast
 from cplsr.training.needed_images import needed_images
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
@@ -85,6 +86,44 @@ def train(
     Raises:
         InputError: The request cannot be trained, the folder holds another run, or the loss is no longer finite.
     """
+    job = training_job(
+        backbone,
+        base,
+        val,
+        adapter=adapter,
+        adapter_options=adapter_options,
+        settings=settings,
+        objective=objective,
+        snapshots=snapshots,
+    )
+    processes = job.processes
+    folder = RunFolder(Path(out))
+    with only_writer(folder.path) if processes.first else nullcontext():
+        begun = folder.begin({**_describe(job), "command": command}, resume=resume) if processes.first else None
+        if left := processes.gather(begun)[0]:
+            if processes.first:
+                for sentence in forecast(job).sentences():
+                    _log.info(sentence)
+            _train(job, folder, workers)
+        return _finished(folder, processes, already=not left)
+
+
+def training_job(
+    backbone: Backbone,
+    base: Domain,
+    val: Domain | None = None,
+    *,
+    adapter: str = "coalescent",
+    adapter_options: Mapping[str, Any] | None = None,
+    settings: TrainingSettings | None = None,
+    objective: Objective | None = None,
+    snapshots: bool = False,
+) -> TrainingJob:
+    """Check what `train` is asked for, and find the validation classes; nothing is written.
+
+    Raises:
+        InputError: The request cannot be trained.
+    """
     settings = settings or TrainingSettings()
     objective = objective or JointObjective(settings)
     processes = Processes.find(backbone.device)
@@ -98,13 +137,7 @@ def train(
     if accepts_option(adapter, "seed"):
         options.setdefault("seed", settings.seed)
     _check_adapter(backbone, adapter, options)
-    job = TrainingJob(backbone, base, val, adapter, options, settings, objective, processes, snapshots)
-    folder = RunFolder(Path(out))
-    with only_writer(folder.path) if processes.first else nullcontext():
-        begun = folder.begin({**_describe(job), "command": command}, resume=resume) if processes.first else None
-        if left := processes.gather(begun)[0]:
-            _train(job, folder, workers)
-        return _finished(folder, processes, already=not left)
+    return TrainingJob(backbone, base, val, adapter, options, settings, objective, processes, snapshots)
 
 
 def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
