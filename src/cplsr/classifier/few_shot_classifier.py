@@ -33,6 +33,7 @@ from cplsr.classifier.pictures import (
     single_pixels,
 )
 from cplsr.classifier.prediction import Prediction, predictions_of
+from cplsr.classifier.suggest import Suggestion, suggest
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
 from cplsr.data.domain import Domain
@@ -269,6 +270,22 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
                 "images are like that: leave them out, or use predictions(), which answers with an error for each"
             )
         return embedded.vectors
+
+    def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
+        """Choose the images whose labels would teach most, the best first; those that cannot be read are left out.
+
+        Args:
+            X: Unlabeled images.
+            count: How many to choose; see `cplsr.classifier.suggest.suggest`.
+        """
+        check_is_fitted(self)
+        pictures = as_pictures(X)
+        embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
+        vectors = embedded.vectors.astype(np.float64)
+        chosen = suggest(self.head_, vectors, count)
+        names, indices = picture_names(pictures), embedded.indices[chosen].tolist()
+        guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
+        return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
 
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""

@@ -21,6 +21,7 @@ VERBS = {
     "published": "the paper's tables",
     "classify": "label your images from a few examples of each class",
     "check": "what to expect from your examples, before labelling anything",
+    "suggest": "which of your images to label next, because their labels would teach most",
     "serve": "the same in the browser",
     "export": "a trained adapter as an ordinary model: transformers, ONNX, timm",
     "data": "data sets: what is known, what is wrong with yours",
