@@ -99,7 +99,7 @@ def main() -> None:
         tables[name] = {"draws": draws, **{side: values.tolist() for side, values in found.items()}}
         for few in (1, 2):
             text = f"{name}: accuracy, {BATCH * few} labels against {2 * BATCH * few} at random"
-            claims.append(Claim(text, chosen[:, few].mean(), by_chance[:, 2 * few].mean(), "higher", 1))
+            claims.append(Claim(text, float(chosen[:, few].mean()), float(by_chance[:, 2 * few].mean()), "higher", 1))
     report(claims, options.json, curves=tables)
 
 
