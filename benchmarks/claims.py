@@ -105,8 +105,8 @@ def arguments(description: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def report(claims: list[Claim], json_file: Path | None = None) -> None:
-    """Print the claims as a table with the machine's load, and write them where asked."""
+def report(claims: list[Claim], json_file: Path | None = None, **more: object) -> None:
+    """Print the claims as a table with the machine's load, and write them, and what else there is, where asked."""
     load = os.getloadavg()[0]
     print(f"\n{'claim':<58} {'ours':>11} {'theirs':>11} {'ratio':>9} {'goal':>10}  met   (load {load:.1f})")
     for claim in claims:
@@ -117,4 +117,4 @@ def report(claims: list[Claim], json_file: Path | None = None) -> None:
         )
     if json_file is not None:
         rows = [{**asdict(claim), "ratio": claim.ratio, "met": claim.met} for claim in claims]
-        json_file.write_text(json.dumps({"claims": rows, "load": load}, indent=2) + "\n", encoding="utf-8")
+        json_file.write_text(json.dumps({"claims": rows, "load": load, **more}, indent=2) + "\n", encoding="utf-8")

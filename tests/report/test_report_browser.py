@@ -60,9 +60,24 @@ def test_dark_where_wanted_and_sorted_by_a_click(address):
         assert driver.execute_script("return document.querySelectorAll('th[aria-sort=ascending]').length") == 1
 
 
+def test_tables_fit_and_a_link_unfolds_its_section(address):
+    wide = "return [...document.querySelectorAll('.table')].filter((t) => t.scrollWidth > t.clientWidth + 1).length"
+    with chromium(1280, 900) as driver:
+        driver.get(address)
+        assert driver.execute_script(wide) == 0
+        assert driver.execute_script("return document.querySelectorAll('details[open]').length") == 0
+        driver.execute_script("document.querySelector('nav a[href=\"#calibration\"]').click()")
+        assert driver.execute_script("return document.querySelector('#calibration').closest('details').open")
+        assert driver.execute_script(wide) == 0
+
+
 def test_printed(address):
     with chromium(1280, 900) as driver:
         driver.get(address)
+        shown = "return document.querySelector('#calibration').checkVisibility()"
+        assert not driver.execute_script(shown)
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        assert driver.execute_script(shown.replace("()", "({contentVisibilityAuto: true})"))
         pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert pdf.startswith(b"%PDF")
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") > 3

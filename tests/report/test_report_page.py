@@ -5,13 +5,15 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from oracles import report_inputs
 
 from cplsr.report.page import page_sections, write_report
-from cplsr.report.sources import gather
+from cplsr.report.sources import Training, gather
+from cplsr.report.training_section import curves
 
 HOSTILE = '"><script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
 VOID = {"meta", "link", "img", "br"}
@@ -58,7 +60,7 @@ def test_all_sections_of_all_kinds(everything, tmp_path):
     out = tmp_path / "report.html"
     found = write_report([everything], out, title="Mine & yours")
     assert found == [
-        "In short", "Accuracy", "Differences, episode by episode", "Ablation", "Class by class", "Calibration",
+        "In short", "Differences, episode by episode", "Accuracy", "Ablation", "Class by class", "Calibration",
         "Training", "Embedding space and bound", "Embeddings in two dimensions", "Heads, by how much they changed",
         "Attention: how far it spreads", "Attention: where it looks", "Cost", "Data", "Settings",
     ]  # fmt: skip
@@ -80,8 +82,8 @@ def test_sections_appear_only_where_there_is_something_to_say(tmp_path, everythi
     (tmp_path / "old.json").write_text(json.dumps(old))
     assert titles(tmp_path / "old.json") == [
         "In short",
-        "Accuracy",
         "Differences, episode by episode",
+        "Accuracy",
         "Data",
         "Settings",
     ]
@@ -182,3 +184,24 @@ def test_a_browser_may_run_the_pages_own_script_and_fetch_nothing(everything, tm
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none';")
+
+
+def test_what_few_read_is_folded_with_its_address_inside(everything, tmp_path):
+    write_report([everything], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    for key in ("classes", "calibration", "settings"):
+        assert re.search(rf'<details class="folded"><summary><h2>[^<]+</h2></summary><div id="{key}">', page)
+    assert '<section id="accuracy">' in page
+    assert page.index("All differences as a table") < page.index("The same as bars from 0 to 100")
+
+
+@pytest.mark.parametrize(
+    ("validations", "caption"),
+    [(1, "Validation: one point, no curve"), (2, "Validation: two points, the line between them is no trend"),
+     (3, "Validation")],
+)  # fmt: skip
+def test_a_curve_of_two_points_says_so(everything, validations, caption):
+    (_, training), *_ = gather([everything]).of(Training)
+    measured = [entry for entry in training.metrics if entry.validation is not None]
+    shortened = replace(training, metrics=tuple(measured * 3)[:validations])
+    assert f"<figcaption>{caption}</figcaption>" in curves(shortened)

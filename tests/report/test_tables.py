@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from cplsr.report.tables import Cell, Table
+from cplsr.report.tables import Cell, Table, table
 
 TABLE = Table(
     title="Title <b>",
@@ -58,3 +58,9 @@ def test_the_terminal_shows_texts_as_they_are():
 def test_a_row_with_a_missing_cell_is_refused():
     with pytest.raises(ValueError, match="1 cells in a table of 2"):
         Table(title="", columns=("a", "b"), rows=((Cell("1"),),))
+
+
+def test_columns_without_a_figure_go():
+    whole = table("t", ("a", "b", "c", "d"), [("–", "–", "1", ""), ("x", "", "–", "–")], left=2)
+    assert whole.without_empty_columns() == table("t", ("a", "c"), [("–", "1"), ("x", "–")], left=1)
+    assert table("t", ("a", "b"), []).without_empty_columns().columns == ("a", "b")

@@ -42,6 +42,7 @@ from cplsr.classifier.prediction import (
     predictions_of,
     with_unreadable,
 )
+from cplsr.classifier.suggest import Suggestion, suggest
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
 from cplsr.data.domain import Domain
@@ -316,6 +317,22 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._readable(X, "raise")[0]
+
+    def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
+        """Choose the images whose labels would teach most, the best first; those that cannot be read are left out.
+
+        Args:
+            X: Unlabeled images.
+            count: How many to choose; see `cplsr.classifier.suggest.suggest`.
+        """
+        check_is_fitted(self)
+        pictures = as_pictures(X)
+        embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
+        vectors = embedded.vectors.astype(np.float64)
+        chosen = suggest(self.head_, vectors, count)
+        names, indices = picture_names(pictures), embedded.indices[chosen].tolist()
+        guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
+        return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
 
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""

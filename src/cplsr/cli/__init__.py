@@ -22,6 +22,7 @@ VERBS = {
     "classify": "label your images from a few examples of each class",
     "embed": "images to vectors on disk, by many processes or machines, for classify and evaluate",
     "check": "what to expect from your examples, before labelling anything",
+    "suggest": "which of your images to label next, because their labels would teach most",
     "serve": "the same in the browser",
     "export": "a trained adapter as an ordinary model: transformers, ONNX, timm",
     "data": "data sets: what is known, what is wrong with yours",

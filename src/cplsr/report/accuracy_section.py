@@ -1,4 +1,4 @@
-"""Accuracies: tables with intervals, bars, paired differences, and the paper's figures where both measured the same."""
+"""Accuracies: paired differences, tables with intervals, bars, and the paper's figures where both measured the same."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from cplsr.report.bars import Bar, bar_chart
 from cplsr.report.differences import difference_chart
 from cplsr.report.estimates import Estimate
 from cplsr.report.figures import figures
-from cplsr.report.markup import element
-from cplsr.report.sections import callout, paragraph, table_with_sources
+from cplsr.report.sections import callout, details, paragraph, table_with_sources
 from cplsr.report.sources import Training
 from cplsr.report.tables import Table, table
 
@@ -32,19 +31,20 @@ PublishedFigures = dict[str, dict[tuple[str, int], PublishedCell]]
 """By system of the paper, then by target and shot."""
 
 
-def accuracies(results: Results) -> str:
-    """What every method reached on every target."""
-    tables = [table_with_sources(accuracy_table(results, shot)) for shot in results.shots]
-    return "".join(tables) + figures(_bars(results, shot) for shot in results.shots)
-
-
 def differences(results: Results) -> str:
     """What every method gained or lost on the same episodes."""
     if not results.paired:
         return ""
     methods = dict.fromkeys(row.method for row in results.paired)
     charts = [difference_chart([row for row in results.paired if row.method == method]) for method in methods]
-    return element("div", figures(charts), table_with_sources(paired_table(results)))
+    return figures(charts) + details("All differences as a table", table_with_sources(paired_table(results)))
+
+
+def accuracies(results: Results) -> str:
+    """What every method reached on every target."""
+    tables = [table_with_sources(accuracy_table(results, shot)) for shot in results.shots]
+    bars = figures(_bars(results, shot) for shot in results.shots)
+    return "".join(tables) + details("The same as bars from 0 to 100", bars)
 
 
 def _bars(results: Results, shot: int, paper: PublishedFigures | None = None) -> str:

@@ -51,12 +51,12 @@ def page_sections(material: Material, command: str | None = None) -> list[Sectio
     beside = partial(beside_paper, base=base_set([training for _, training in trainings]))
     sections = [
         summary_section(material),
-        section("accuracy", "Accuracy", results, accuracies),
         section("differences", "Differences, episode by episode", results, differences),
+        section("accuracy", "Accuracy", results, accuracies),
         section("paper", "Against the paper", results, beside),
         section("ablation", "Ablation", material.of(Ablation), lambda own: table_with_sources(table_of(own.runs))),
-        section("classes", "Class by class", results, confusions, CONFUSIONS),
-        section("calibration", "Calibration", results, calibrations, CALIBRATION),
+        section("classes", "Class by class", results, confusions, CONFUSIONS, folded=True),
+        section("calibration", "Calibration", results, calibrations, CALIBRATION, folded=True),
         section("training", "Training", trainings, curves),
         *(section(key, title, analyses, write, explanation) for key, title, explanation, write in SUBJECTS),
         data_section(material),

@@ -14,23 +14,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the word its address ends in, and what stands below it."""
+    """A heading, the word its address ends in, and what stands below it; folded where few read that."""
 
     key: str
     title: str
     body: str
+    folded: bool = False
 
     def to_html(self) -> str:
         """The section as an element of the page."""
-        return element("section", element("h2", text(self.title)), self.body, id=self.key)
+        heading = element("h2", text(self.title))
+        if not self.folded:
+            return element("section", heading, self.body, id=self.key)
+        # The address is inside what is folded, so that browsers unfold it for whoever follows a link.
+        return element("section", details(heading, element("div", self.body, id=self.key)))
 
 
 def section(
-    key: str, title: str, entries: Sequence[tuple[str, T]], write: Callable[[T], str], explanation: str = ""
+    key: str,
+    title: str,
+    entries: Sequence[tuple[str, T]],
+    write: Callable[[T], str],
+    explanation: str = "",
+    *,
+    folded: bool = False,
 ) -> Section:
     """What there is to say of each of several inputs, below a sentence on how to read it."""
     body = parts(entries, write)
-    return Section(key, title, paragraph(explanation) + body if explanation and body else body)
+    return Section(key, title, paragraph(explanation) + body if explanation and body else body, folded)
 
 
 def parts(entries: Sequence[tuple[str, T]], write: Callable[[T], str]) -> str:
@@ -44,12 +55,17 @@ def paragraph(content: str, class_: str | None = None) -> str:
     return element("p", text(content), class_=class_)
 
 
+def details(summary: str, body: str, class_: str = "folded") -> str:
+    """What is shown on a click; on paper it is open."""
+    return element("details", element("summary", summary), body, class_=class_) if body else ""
+
+
 def table_with_sources(table: Table) -> str:
-    """A table, and folded below it the same one to copy into a paper or a spreadsheet."""
+    """A table without its empty columns, and folded below it the same one to copy into a paper or a spreadsheet."""
+    table = table.without_empty_columns()
     kinds = (("Markdown", table.to_markdown()), ("LaTeX", table.to_latex()), ("CSV", table.to_csv()))
     blocks = "".join(element("h4", text(name)) + element("pre", text(content)) for name, content in kinds)
-    folded = element("details", element("summary", "Copy as Markdown, LaTeX or CSV"), blocks, class_="copy")
-    return table.to_html() + folded
+    return table.to_html() + details("Copy as Markdown, LaTeX or CSV", blocks, "copy")
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:

@@ -50,7 +50,7 @@ def settings_section(material: Material, command: str | None) -> Section:
     made = paragraph("Made from") + files
     if command:
         made += paragraph("by") + element("pre", text(command))
-    return Section("settings", "Settings", "".join(parts) + element("h3", "This page") + made)
+    return Section("settings", "Settings", "".join(parts) + element("h3", "This page") + made, folded=True)
 
 
 def _block(title: str, shown: list[tuple[str, str]], everything: Mapping[str, Any], versions: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import csv
 import html
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from cplsr.files import csv_cell
@@ -63,6 +63,17 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns: give one each")
+
+    def without_empty_columns(self) -> Table:
+        """The same without columns in which no row has anything to say; the first stays."""
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if number == 0 or not self.rows or any(row[number].text not in ("", "–") for row in self.rows)
+        ]
+        rows = tuple(tuple(row[number] for number in kept) for row in self.rows)
+        left = sum(number < self.left for number in kept)
+        return replace(self, columns=tuple(self.columns[number] for number in kept), rows=rows, left=left)
 
     def to_markdown(self) -> str:
         """A pipe table; the title above it, the caption below."""

@@ -35,7 +35,9 @@ def _validation(training: Training) -> str:
     points = [(float(episode), accuracy, half) for episode, accuracy, half in training.validations]
     curve = Line("validation accuracy, 95 % interval", points, marked=True)
     spoken = ", ".join(f"{number(value)} % after {episode:.0f}" for episode, value, _ in points)
-    return chart([curve], title="Validation accuracy", description=spoken, y="accuracy, %", caption="Validation")
+    few = {1: ": one point, no curve", 2: ": two points, the line between them is no trend"}.get(len(points), "")
+    caption = f"Validation{few}"
+    return chart([curve], title="Validation accuracy", description=spoken, y="accuracy, %", caption=caption)
 
 
 def _speed(training: Training) -> str:

@@ -1,0 +1,69 @@
+"""`cplsr suggest`: which images to label next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cplsr.cli.classify import FittingSettings
+from cplsr.cli.options import parse
+from cplsr.declared import between
+from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.classifier.suggest import Suggestion
+    from cplsr.report.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggest(FittingSettings):
+    """Say which images to label next: those whose labels would teach most, the best first.
+
+    They are in doubt, unlike the examples and unlike each other. Put them into the folders of their classes among the
+    examples, and ask again.
+    """
+
+    support: str | None = None
+    """The examples: a folder with one folder per class, or a csv with the columns path,label."""
+    query: Path | None = None
+    """Images without labels: a folder (at any depth), or a csv with the column path."""
+    count: Annotated[int, between(1, 1000)] = 10
+    """How many images to name."""
+    out: Path | None = None
+    """Also write them to this csv: path, label, confidence, runner_up, runner_up_confidence, why."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the options, choose, say which."""
+    options = parse(Suggest, "suggest", arguments)
+    if options.support is None or options.query is None:
+        raise InputError("give --support FOLDER (one folder of examples per class) and --query FOLDER (unlabeled)")
+    from cplsr.classifier.csv_run import check_out
+    from cplsr.classifier.query_files import open_queries
+    from cplsr.files import new_file
+
+    queries = open_queries(options.query)
+    if options.out is not None:
+        check_out(options.out)
+    suggested = options.fit(options.support).suggest(queries, options.count)
+    if not suggested:
+        raise InputError(f"none of the {len(queries):,} images of {options.query} can be read: give others")
+    for each in suggested:
+        guess = each.guess
+        print(f"{guess.name}: {guess.label} ({guess.confidence or 0.0:.0%}) as it looks; {each.reason}")
+    if options.out is not None:
+        with new_file(options.out) as stream:
+            stream.write(suggestions_table(suggested).to_csv())
+        print(f"written to {options.out}")
+    return 0
+
+
+def suggestions_table(suggested: list[Suggestion]) -> Table:
+    """Make a table with a row for each image: its path, what it is taken for now, and why to label it."""
+    from cplsr.classifier.csv_run import COLUMNS, csv_row
+    from cplsr.report.tables import table
+
+    shown = COLUMNS[: COLUMNS.index("known")]
+    rows = [(*csv_row(each.guess)[: len(shown)], each.reason) for each in suggested]
+    return table("label these next", (*shown, "why"), rows)

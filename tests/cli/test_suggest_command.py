@@ -1,0 +1,52 @@
+"""`cplsr suggest`, as it is called."""
+
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cplsr.cli.suggest import main
+from cplsr.errors import InputError
+
+COLORS = {"blue": (40, 60, 200), "red": (200, 50, 40)}
+
+
+@pytest.fixture
+def common(tmp_path, checkpoint_file):
+    generator = np.random.default_rng(0)
+    for folder, images in (("support", 2), ("query", 4)):
+        for name, color in COLORS.items():
+            place = tmp_path / folder / name
+            place.mkdir(parents=True)
+            for number in range(images):
+                pixels = (np.asarray(color) + generator.integers(-30, 31, (20, 24, 3))).clip(0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(place / f"{number}.png")
+    return ["--backbone", str(checkpoint_file), "--heads", "2", "--device", "cpu", "--workers", "0"]
+
+
+def test_names_images_with_guess_and_reason(tmp_path, common, capsys):
+    out = tmp_path / "next.csv"
+    asked = ["--support", str(tmp_path / "support"), "--query", str(tmp_path / "query"), "--count", "3"]
+
+    assert main([*asked, "--out", str(out), *common]) == 0
+
+    *lines, last = capsys.readouterr().out.splitlines()
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert last == f"written to {out}"
+    assert len(lines) == len(rows) == len({row["path"] for row in rows}) == 3
+    for line, row in zip(lines, rows, strict=True):
+        assert line.startswith(f"{row['path']}: {row['label']} (")
+        assert line.endswith(row["why"])
+        assert row["label"] in row["path"]
+        assert float(row["confidence"]) > float(row["runner_up_confidence"])
+
+
+def test_bad_requests_are_one_sentence(tmp_path, common):
+    with pytest.raises(InputError, match="give --support FOLDER"):
+        main(common)
+    empty = tmp_path / "broken"
+    empty.mkdir()
+    (empty / "a.png").touch()
+    with pytest.raises(InputError, match=r"none of the 1 images of .* can be read"):
+        main(["--support", str(tmp_path / "support"), "--query", str(empty), *common])
