@@ -35,7 +35,7 @@ def test_the_python_example(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "['rust' 'mildew' 'mildew']"
     assert lines[1] in ("['rust']", "['unknown']")
-    assert lines[2].startswith("Left out in turn, ")
+    assert lines[2].startswith("Of 100 new pictures like these, expect ")
     assert any(line.startswith("rust rust/") for line in lines)
     made = {path.name for path in tmp_path.iterdir() if path.is_dir()} - {"cplsr-cache"}
     assert made == {"examples", "model", "photos"}

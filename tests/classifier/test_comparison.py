@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from cplsr.classifier import leave_one_out
-from cplsr.classifier.comparison import compare_methods
+from cplsr.classifier.comparison import MethodScore, compare_methods, suggestions
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.leave_one_out import held_out_splits
 
@@ -17,7 +17,8 @@ def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_fo
     scores = compare_methods(classifier)
 
     assert [score.method for score in scores] == [
-        "prototypes, adapter (in use)", "prototypes, frozen", "logistic regression", "nearest neighbors"
+        "prototypes, adapter (in use)", "prototypes, frozen", "ridge, penalty chosen", "logistic regression",
+        "nearest neighbors"
     ]  # fmt: skip
     assert {len(score.right) for score in scores} == {12}
     vectors = classifier.head_.support_ / np.linalg.norm(classifier.head_.support_, axis=1, keepdims=True)
@@ -25,7 +26,7 @@ def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_fo
     for row in range(12):
         others = np.arange(12) != row
         answer = LogisticRegression(C=100.0, max_iter=1000).fit(vectors[others], labels[others]).predict(vectors[[row]])
-        assert scores[2].right[row] == (answer[0] == labels[row])
+        assert scores[3].right[row] == (answer[0] == labels[row])
     assert not all(score.right.all() for score in scores)
     frozen = compare_methods(FewShotClassifier(backbone, workers=0).fit(support))
     assert [score.method for score in frozen][:2] == ["ridge, frozen (in use)", "prototypes of the last class token"]
@@ -53,3 +54,16 @@ def test_without_anything_to_leave_out_there_is_nothing_to_compare(backbone, sup
     scores = compare_methods(FewShotClassifier(backbone, workers=0).fit(paths, ["red", "blue"]))
 
     assert [(score.method, score.accuracy.of) for score in scores] == [("ridge, frozen (in use)", 0)]
+
+
+def test_what_is_clearly_better_is_named_with_its_option():
+    used = MethodScore("ridge, frozen (in use)", np.arange(30) < 15)
+    better = MethodScore("nearest neighbors", np.arange(30) < 27, "--head knn")
+    hardly = MethodScore("logistic regression", np.arange(30) < 17, "--head logistic:C=100")
+
+    (sentence,) = suggestions((used, hardly, better))
+
+    assert "nearest neighbors, 27 of 30 instead of 15" in sentence
+    assert sentence.endswith("give classify --head knn.")
+    assert "Nothing in the table is clearly better" in suggestions((used, hardly))[0]
+    assert suggestions((used,)) == []

@@ -103,7 +103,7 @@ def test_one_image_per_class_and_partial_fit_from_nothing(backbone, support):
     assert single.predict([support / "red" / "1.png", support / "blue" / "1.png"]).tolist() == ["red", "blue"]
     assert single.temperature_ == 12.0
     assert FewShotClassifier(backbone, head="prototypes").fit(*two_images(support)).temperature_ == 20.0
-    assert single.evaluate_support().accuracy.value is None
+    assert single.evaluate_support().expected is None
     assert "No class has two images" in single.evaluate_support().expectation()
 
 

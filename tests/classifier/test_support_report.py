@@ -13,9 +13,9 @@ from cplsr.classifier.support_report import (
     compare_with_frozen,
     judge_support,
     report_on_support,
-    wilson_interval,
 )
 from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.evaluation.intervals import wilson_interval
 
 
 def fitted(seed=0, counts=(6, 6, 6, 1), spread=0.2, **options):
@@ -35,7 +35,7 @@ def names_of(y):
 def test_wilson(of, part):
     right = round(part * of)
 
-    low, high = wilson_interval(right, of)
+    low, high = wilson_interval(right / of, float(of))
 
     expected = binomtest(right, of).proportion_ci(0.95, method="wilson")
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-4)
@@ -64,7 +64,7 @@ def test_accuracy_and_confusions_are_what_refitting_without_each_image_gives(kin
     report = report_on_support(head, names_of(y))
 
     assert 0 < right < 18
-    assert (report.accuracy.right, report.accuracy.of) == (right, 18)
+    assert (report.recognized.right, report.recognized.of) == (right, 18)
     assert {(c.actual, c.taken_for): c.images for c in report.confusions} == wrong
     assert [c.images for c in report.confusions] == sorted(wrong.values(), reverse=True)
     assert [(c.name, c.images, c.recognized.of) for c in report.classes] == [
@@ -93,11 +93,10 @@ def test_a_sound_set_has_nothing_doubtful():
 
     report = report_on_support(head, names_of(y))
 
-    assert report.accuracy.value == 1.0
+    assert report.recognized.value == 1.0
     assert (report.doubtful, report.confusions, report.needs_more) == ((), (), ())
     assert report.sentences() == [
-        "Left out in turn, 24 of 24 support images are recognized (100%): on new images of the same kind expect 86% to "
-        "100%."
+        "Of 100 new pictures like these, expect 85 to 100 to be labeled correctly (best guess 100)."
     ]
 
 
@@ -128,7 +127,7 @@ def test_a_small_lead_is_no_recommendation():
 def test_sets_that_cannot_be_judged():
     single, _, y = fitted(counts=(1, 1, 1))
     report = report_on_support(single, names_of(y))
-    assert report.accuracy.value is None
+    assert report.recognized.value is None
     assert report.needs_more == ("class 0", "class 1", "class 2")
     one, _, y = fitted(counts=(3,))
-    assert report_on_support(one, names_of(y)).accuracy.right == 3
+    assert report_on_support(one, names_of(y)).recognized.right == 3

@@ -45,7 +45,7 @@ def test_plain_words(support, common, checkpoint_file, tmp_path, capsys):
         "prototypes of the last class token",
         "logistic regression",
         "nearest neighbors",
-        "14 of 15 support images are recognized (93%)",
+        "Of 100 new pictures like these, expect ",
         "Confusions to expect: green taken for red [1] (1).",
         "green/wrong.png (labeled green, looks like red [1])",
         "More pictures would help most for: green.",

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Bool
 from numpy import ndarray
 
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.leave_one_out import LEAVE_ONE_OUT_IMAGES
-from cplsr.classifier.support_report import Share, judge_support
-from cplsr.episodes.heads import Head
-from cplsr.episodes.heads.knn import Knn
-from cplsr.episodes.heads.logistic import Logistic
+from cplsr.classifier.support_report import CHANCE, Share, chance_of_difference, judge_support
+from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.prototypes import Prototypes
 
 if TYPE_CHECKING:
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
-PEERS: dict[str, Head] = {
-    # Vectors of length one differ little, so the usual C = 1 would hardly fit them at all.
-    "logistic regression": Logistic(C=100.0),
-    "nearest neighbors": Knn(),
+PEERS: dict[str, str] = {
+    "logistic regression": "logistic:C=100",  # vectors of length one differ little: C = 1 would hardly fit them at all
+    "nearest neighbors": "knn",
 }
+"""Heads that are well known, as `--head` takes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +31,12 @@ class MethodScore:
     Attributes:
         method: Its name.
         right: For each image whose class has another one, whether it was recognized; the same images for all methods.
+        options: What has to be given to use it; empty where it is in use.
     """
 
     method: str
     right: Bool[ndarray, "images"]
+    options: str = ""
 
     @property
     def accuracy(self) -> Share:
@@ -47,7 +47,7 @@ class MethodScore:
 def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
     """Score the classifier's own head, the same without the adapter, the paper's head, and two that are well known.
 
-    The paper's head reads the last class token, the others what the classifier reads.
+    Each reads the embeddings as it would if its options were given. A head that was asked for is compared with `auto`.
     """
     own, frozen = classifier.head_, classifier.frozen_head()
     if classifier.tuned_ is not None and frozen is not None:  # tuned embeddings have seen the image that is left out
@@ -55,12 +55,44 @@ def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
     model = "adapter" if classifier.adapter_kind_ else "frozen"
     scores = [MethodScore(f"{own.choice_.head.name}, {model} (in use)", judge_support(own).right)]
     if frozen is not None:
-        scores.append(MethodScore(f"{frozen.choice_.head.name}, frozen", judge_support(frozen).right))
+        scores.append(
+            MethodScore(f"{frozen.choice_.head.name}, frozen", judge_support(frozen).right, "--adapter frozen")
+        )
     if len(own.classes_) < 2 or not len(scores[0].right):
         return tuple(scores)
+    if own.choice_.reason == "" and own.head != "auto" and not isinstance(own.head, Auto):
+        scores.append(MethodScore("ridge, penalty chosen", _right(own, "auto", own.decay), "--head auto"))
     if not (isinstance(own.choice_.head, Prototypes) and own.choice_.reading.decay is None):
-        scores.append(MethodScore("prototypes of the last class token", _right(own, Prototypes(), None)))
-    return (*scores, *(MethodScore(name, _right(own, head, own.choice_.reading.decay)) for name, head in PEERS.items()))
+        right = _right(own, "prototypes", None)
+        scores.append(MethodScore("prototypes of the last class token", right, "--head prototypes --pooling cls"))
+    return (
+        *scores,
+        *(MethodScore(name, _right(own, head, own.decay), f"--head {head}") for name, head in PEERS.items()),
+    )
+
+
+def suggestions(scores: tuple[MethodScore, ...]) -> list[str]:
+    """Say which option does better than what is in use (the first score), or that none clearly does.
+
+    Clear is what chance explains in less than 5 % of the cases, over all comparisons together (exact McNemar tests,
+    Bonferroni). Nothing is said where there is nothing to compare.
+    """
+    if len(scores) < 2:
+        return []
+    used, *others = scores
+    chances = [chance_of_difference(used.right, other.right) for other in others]
+    better = [
+        (other.accuracy.right, other, chance)
+        for other, chance in zip(others, chances, strict=True)
+        if other.accuracy.right > used.accuracy.right and chance < CHANCE / len(others)
+    ]
+    if not better:
+        return ["Nothing in the table is clearly better than what is in use: classify as it is."]
+    right, best, chance = max(better, key=lambda row: row[0])
+    return [
+        f"Better on these images: {best.method}, {right:,} of {best.accuracy.of:,} instead of {used.accuracy.right:,} "
+        f"(chance {chance:.3f}). To use it, give classify {best.options}."
+    ]
 
 
 def how_left_out(images: int) -> str:
@@ -69,7 +101,7 @@ def how_left_out(images: int) -> str:
     return each if images <= LEAVE_ONE_OUT_IMAGES else f"{each}; logistic and nearest neighbors: stratified folds"
 
 
-def _right(own: EmbeddingClassifier, head: Head, decay: float | None) -> Bool[ndarray, "images"]:
+def _right(own: EmbeddingClassifier, head: str, decay: Any) -> Bool[ndarray, "images"]:
     """Which images another head recognizes."""
     other = EmbeddingClassifier(head, parts=own.parts, decay=decay)
     other.fit(own.support_, own.classes_[own.support_labels_])

@@ -335,7 +335,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
 
     def evaluate_support(self) -> SupportReport:
-        """Report what accuracy to expect, from the support images alone: each is left out and judged by the others."""
+        """Report what accuracy to expect, from the support images alone: some are held out and judged by the others."""
         check_is_fitted(self)
         frozen = self.frozen_head()
         if self.tuned_ is not None and frozen is not None:

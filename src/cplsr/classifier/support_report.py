@@ -1,15 +1,16 @@
-"""What a support set says about itself: each image judged by the others, before anything else is labeled."""
+"""What a support set says about itself, before anything else is labeled: what to expect, and what looks wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
-from cplsr.evaluation.intervals import Z95
+from cplsr.classifier.expectation import Expectation, expected_accuracy
+from cplsr.evaluation.intervals import wilson_interval
 
 DOUBTFUL_ODDS = 4.0
 """An image is doubtful when another class is this many times likelier than its own."""
@@ -37,7 +38,7 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % confidence interval of the proportion (Wilson's); 0 to 1 if nothing was looked at."""
-        return wilson_interval(self.right, self.of)
+        return wilson_interval(self.value or 0.0, float(self.of))
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,14 @@ class FrozenComparison:
 
 @dataclass(frozen=True)
 class SupportReport:
-    """What to expect from a support set, found by leaving out each image in turn.
+    """What to expect from a support set; but for `expected`, found by leaving out each image in turn.
 
     Attributes:
         images: How many support images there are.
         classes: A report on each class.
-        accuracy: Images recognized, of those whose class has another image.
+        expected: The accuracy on new images of the same kind; `None` if no class has two images.
+        recognized: Images recognized when left out, of those whose class has another image. As their class has one
+            image less then and the others do not, this is less than new images can expect; it serves to compare.
         confusions: Classes that are taken for others, the most frequent confusion first.
         doubtful: Images whose labels may be wrong, the most doubtful first.
         needs_more: Classes that more pictures would help, the neediest first.
@@ -128,7 +131,8 @@ class SupportReport:
 
     images: int
     classes: tuple[ClassReport, ...]
-    accuracy: Share
+    expected: Expectation | None
+    recognized: Share
     confusions: tuple[Confusion, ...]
     doubtful: tuple[DoubtfulImage, ...]
     needs_more: tuple[str, ...]
@@ -150,17 +154,13 @@ class SupportReport:
 
     def expectation(self) -> str:
         """Say in one sentence what share of new images of the same kind will be labeled correctly."""
-        value, (low, high) = self.accuracy.value, self.accuracy.interval
-        if value is None:
+        if self.expected is None:
             return (
                 "No class has two images, so nothing can be said about accuracy: give at least one more image of every "
                 "class."
             )
-        return (
-            f"Left out in turn, {self.accuracy.right:,} of {self.accuracy.of:,} support images are recognized "
-            f"({value:.0%}): on new images of the same kind expect {low:.0%} to {high:.0%}."
-            + (" Tuning on them came after that and is not judged here." if self.tuned else "")
-        )
+        tuned = " Tuning on your examples came after that and is not judged here." if self.tuned else ""
+        return self.expected.sentence() + tuned
 
     def _about_confusions(self) -> list[str]:
         shown = [f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN]]
@@ -181,7 +181,8 @@ class SupportReport:
         counts = f"frozen recognizes {c.frozen.right:,}, the adapter {c.adapter.right:,} of {c.adapter.of:,}"
         if c.recommended == "no clear difference":
             return [f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."]
-        return [f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f})."]
+        how = "--adapter frozen leaves the adapter out" if c.recommended == "frozen" else "it is in use"
+        return [f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f}); {how}."]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +247,8 @@ def report_on_support(
     return SupportReport(
         images=len(head.support_),
         classes=classes,
-        accuracy=Share(int(judged.right.sum()), len(judged.rows)),
+        expected=expected_accuracy(head),
+        recognized=Share(int(judged.right.sum()), len(judged.rows)),
         confusions=_confusions(head, judged),
         doubtful=_doubtful(head, judged, names),
         needs_more=_needs_more(classes),
@@ -259,38 +261,22 @@ def report_on_support(
 
 def compare_with_frozen(frozen: SupportJudgment, adapter: SupportJudgment) -> FrozenComparison:
     """Compare two judgments of the same images, image by image."""
-    from scipy.stats import binomtest
-
-    only_frozen = int((frozen.right & ~adapter.right).sum())
-    only_adapter = int((adapter.right & ~frozen.right).sum())
-    differing = only_frozen + only_adapter
-    chance = float(binomtest(only_frozen, differing, 0.5).pvalue) if differing else 1.0
     of = len(adapter.rows)
     return FrozenComparison(
         frozen=Share(int(frozen.right.sum()), of),
         adapter=Share(int(adapter.right.sum()), of),
-        only_frozen=only_frozen,
-        only_adapter=only_adapter,
-        chance=chance,
+        only_frozen=int((frozen.right & ~adapter.right).sum()),
+        only_adapter=int((adapter.right & ~frozen.right).sum()),
+        chance=chance_of_difference(frozen.right, adapter.right),
     )
 
 
-def wilson_interval(right: int, of: int) -> tuple[float, float]:
-    """Compute the 95 % confidence interval of a proportion that was counted.
+def chance_of_difference(one: Bool[ndarray, "images"], other: Bool[ndarray, "images"]) -> float:
+    """How probable a difference at least as large is if neither recognizes more (exact McNemar test)."""
+    from scipy.stats import binomtest
 
-    It is Wilson's score interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n) with z = 1.96.
-
-    Args:
-        right: How many were right.
-        of: How many were counted; of none, the interval is 0 to 1.
-    """
-    if of == 0:
-        return 0.0, 1.0
-    share, weight = right / of, Z95**2 / of
-    center = (share + weight / 2) / (1 + weight)
-    half = Z95 * (share * (1 - share) / of + weight / (4 * of)) ** 0.5 / (1 + weight)
-    # The ends are exact where all or none are right, but not in floating point.
-    return (center - half if right else 0.0), (center + half if right < of else 1.0)
+    differing = int((one != other).sum())
+    return float(binomtest(int((one & ~other).sum()), differing, 0.5).pvalue) if differing else 1.0
 
 
 def _class_reports(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:

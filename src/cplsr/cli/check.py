@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(FittingSettings):
-    """Judge a folder of examples by itself: every image is left out in turn and labeled from the others.
+    """Judge a folder of examples by itself: images are held out and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, which head was chosen
-    and why, and whether the paper's head, logistic regression or nearest neighbors would recognize more of them.
+    and why, and whether another head, or the backbone without its adapter, does better, and by which option.
     """
 
     support: Annotated[str, tyro.conf.Positional]
@@ -32,14 +32,15 @@ def main(arguments: list[str]) -> int:
     options = parse(Check, "check", arguments)
     from rich.console import Console
 
-    from cplsr.classifier.comparison import compare_methods
+    from cplsr.classifier.comparison import compare_methods, suggestions
 
     classifier = options.fit(open_support(options.support))
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
-    if report.accuracy.of:
-        console.print(methods_table(compare_methods(classifier)).to_rich())
-    for sentence in report.sentences():
+    scores = compare_methods(classifier) if report.recognized.of else ()
+    if scores:
+        console.print(methods_table(scores).to_rich())
+    for sentence in (*report.sentences(), *suggestions(scores)):
         console.print(sentence, markup=False)
     return 0
 
@@ -62,5 +63,6 @@ def methods_table(scores: tuple[MethodScore, ...]) -> Table:
         title="examples recognized by the others",
         columns=("method", "recognized", "95 % interval"),
         rows=rows,
-        caption=f"{how_left_out(scores[0].accuracy.of)}; where intervals overlap much, the difference may be chance",
+        caption=f"{how_left_out(scores[0].accuracy.of)}. This compares methods: new pictures fare better, because "
+        "here the class of an image has one example less",
     )

@@ -1,4 +1,4 @@
-"""Means over episodes with their 95 % intervals, and paired comparisons of two methods on the same episodes."""
+"""95 % intervals of means over episodes and of counted shares, and paired comparisons of two methods."""
 
 from __future__ import annotations
 
@@ -57,3 +57,21 @@ def paired_difference(values: Float64[ndarray, "episodes"], against: Float64[nda
     if len(values) != len(against):
         raise InputError(f"{len(values)} and {len(against)} episodes cannot be paired: evaluate both on the same ones")
     return PairedDifference(mean_interval(values - against), float((values > against).mean()))
+
+
+def wilson_interval(share: float, of: float) -> tuple[float, float]:
+    """Compute the 95 % confidence interval of a proportion that was counted.
+
+    It is Wilson's score interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n) with z = 1.96.
+
+    Args:
+        share: The proportion p, 0 to 1.
+        of: How many n were counted; of none, the interval is 0 to 1. Less than that where they are not independent.
+    """
+    if of == 0:
+        return 0.0, 1.0
+    weight = Z95**2 / of
+    center = (share + weight / 2) / (1 + weight)
+    half = Z95 * (share * (1 - share) / of + weight / (4 * of)) ** 0.5 / (1 + weight)
+    # The ends are exact where all or none are right, but not in floating point.
+    return (center - half if share > 0 else 0.0), (center + half if share < 1 else 1.0)
