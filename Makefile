@@ -9,11 +9,12 @@ REPORTED := $(addprefix experiments/,ablation_112 field_112 sweep sweep_224 fina
 export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test processors check format bench soak docs clean
+.PHONY: help demo test test-assets processors check format bench soak docs clean
 
 help:
 	@echo "make demo    the main job, offline, on the embedded default"
 	@echo "make test    checks and tests (what continuous integration runs)"
+	@echo "make test-assets  what some browser tests need besides, by npm; without it they are skipped"
 	@echo "make processors  the tests that ask for the same bits, as on two older processors"
 	@echo "make check   ruff, mypy, import layers"
 	@echo "make format  let ruff rewrite the code's layout"
@@ -34,6 +35,12 @@ $(STAMP): $(PACKAGE)
 
 demo: $(PACKAGE)
 	$(BIN)/cplsr demo
+
+# Packages that some browser tests use; without them those tests are skipped, and say so.
+ASSETS := axe-core@4.14.0 onnxruntime-web@1.30.0
+test-assets:
+	mkdir -p tests/.assets
+	npm pack --ignore-scripts --pack-destination tests/.assets $(ASSETS)
 
 test: check
 	$(BIN)/python -m pytest -n 2 -m "not soak"

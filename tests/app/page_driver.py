@@ -53,7 +53,6 @@ class Visitor:
         self.driver = driver
         self.wait = WebDriverWait(driver, PATIENCE_SECONDS, poll_frequency=0.1)
         driver.get(address)
-        self.wait.until(lambda _: self.all("#class-name textarea, #class-name input"))
         self.wait.until(lambda _: self.all("#classes .empty, .class"))
 
     def all(self, selector: str) -> list[Any]:
@@ -68,23 +67,25 @@ class Visitor:
         return " ".join(self.read(selector, "e.innerText"))
 
     def drop(self, field: str, files: Sequence[Path]) -> None:
-        """Files on a field; a browser gives them to the page the same way as when they are dropped."""
-        self.wait.until(lambda _: self.all(f"#{field} input[type=file]"))
-        self.all(f"#{field} input[type=file]")[0].send_keys("\n".join(str(file.resolve()) for file in files))
+        """Files on a field; a browser gives them to the page the same way as when they are chosen."""
+        self.all(f"#{field}")[0].send_keys("\n".join(str(file.resolve()) for file in files))
 
     def name_class(self, name: str) -> None:
-        field = self.all("#class-name textarea, #class-name input")[0]
+        field = self.all("#class-name")[0]
         field.clear()
         field.send_keys(name)
 
     def add_class(self, name: str, files: Sequence[Path]) -> None:
-        """Type, drop, wait until everything has arrived, press the button, wait for the card."""
+        """Type, drop, press the button, wait for the card and until nothing is under way."""
         before = self.class_note(name)
         self.name_class(name)
         self.drop("class-files", files)
-        self.wait.until(lambda _: len(self.all("#class-files .file-preview tr, #class-files tr.file")) >= len(files))
         self.press("#add")
         self.wait.until(lambda _: self.class_note(name) not in ("", before))
+        self.wait_until_idle()
+
+    def wait_until_idle(self) -> None:
+        self.wait.until(lambda _: not self.all("#root[aria-busy]") and not self.all(".uploading:not([hidden])"))
 
     def class_note(self, name: str) -> str:
         return self.text(f'.class[data-class="{name}"] .note')
@@ -96,6 +97,7 @@ class Visitor:
         count = len(self.all(".answer")) + (len(files) if expected is None else expected)
         self.drop("query-files", files)
         self.wait.until(lambda _: len(self.all(".answer")) == count)
+        self.wait_until_idle()
 
     def answers(self) -> dict[str, tuple[str, str]]:
         """Label and the note below it, by file name."""
@@ -110,6 +112,18 @@ class Visitor:
         """What the picture in the panel really is."""
         self.press(f'#detail [data-right="{right}"]')
         self.wait.until(lambda _: "You said" in self.text("#detail"))
+        self.wait_until_idle()
+
+    def choose(self, name: str, value: str) -> None:
+        """Set a list or a slider, as a hand does: the page is told once."""
+        self.wait.until(lambda _: self.all(f"[name={name}]"))
+        script = "const [e, v] = arguments; e.value = v; e.dispatchEvent(new Event('change', {bubbles: true}))"
+        self.driver.execute_script(script, self.all(f"[name={name}]")[0], value)
+
+    def type(self, selector: str, text: str) -> None:
+        field = self.all(selector)[0]
+        field.clear()
+        field.send_keys(text)
 
     def press(self, selector: str) -> None:
         self.wait.until(lambda _: self.all(selector))
@@ -120,12 +134,11 @@ class Visitor:
         )
 
     def wait_for_message(self, words: str) -> str:
-        self.wait.until(lambda _: words in self.text(".toast-body"))
-        return self.text(".toast-body")
+        self.wait.until(lambda _: words in self.text(".message"))
+        return self.text(".message")
 
     def close_messages(self) -> None:
-        self.read(".toast-close", "e.click()")
-        self.wait.until(lambda _: not self.all(".toast-body"))
+        self.read(".message button", "e.click()")
 
     def allow_downloads(self, folder: Path) -> None:
         self.driver.execute_cdp_cmd(

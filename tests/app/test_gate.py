@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from oracles.random_vit import random_checkpoint
@@ -36,16 +37,17 @@ class Client:
 
     def __init__(self, address: str) -> None:
         self.http = httpx.Client(base_url=address, timeout=30)
+        self.session = uuid4().hex
         page = self.http.get("/")
         self.cookie = page.headers["set-cookie"]
         found = re.search(r"window\.gradio_config = (\{.*?\});</script>", page.text, re.DOTALL)
         assert found is not None
         self.config = json.loads(found[1])
 
-    def event(self, field: str, trigger: str = "click") -> int:
-        """Number of the function behind a field's event."""
-        (block,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == field)
-        return next(d["id"] for d in self.config["dependencies"] if [block, trigger] in d["targets"])
+    def event(self) -> int:
+        """Number of the one function behind the page."""
+        (block,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == "wire")
+        return next(d["id"] for d in self.config["dependencies"] if [block, "click"] in d["targets"])
 
     def upload(self, file: Path) -> str:
         answer = self.http.post("/gradio_api/upload", files={"files": (file.name, file.read_bytes())})
@@ -53,14 +55,22 @@ class Client:
         return answer.json()[0]
 
     def join(self, **body: Any) -> httpx.Response:
-        return self.http.post("/gradio_api/queue/join", json={"session_hash": SESSION, **body})
+        whole = {"session_hash": self.session, "fn_index": self.event(), "data": [None], **body}
+        return self.http.post("/gradio_api/queue/join", json=whole)
+
+    def act(self, do: str, **fields: Any) -> httpx.Response:
+        return self.join(event_data={"do": do, **fields})
 
     def add(self, files: Any, name: str = "red") -> httpx.Response:
-        return self.join(fn_index=self.event("add"), data=[None, name, files])
+        return self.act("teach", name=name, files=files)
+
+    def told(self) -> dict[str, Any]:
+        """What the page is told after the event that was accepted last."""
+        return json.loads(self.outcome()["output"]["data"][1])
 
     def outcome(self) -> dict[str, Any]:
         """What came of the event that was accepted last."""
-        with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": SESSION}) as stream:
+        with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as stream:
             for line in stream.iter_lines():
                 message = json.loads(line.removeprefix("data: ")) if line else {}
                 if message.get("msg") == "process_completed":
@@ -100,11 +110,11 @@ def test_an_upload_of_ones_own_is_used_and_what_else_is_said_about_it_is_not(cli
     path = client.upload(photo)
     before = stored()
     lies = {"url": "http://127.0.0.1:1/other.png", "orig_name": "../../x", "is_stream": True, "size": -1}
-    assert client.add([named(path, **lies)]).status_code == 200
-    told = client.outcome()
-    assert told["success"]
-    assert "photo.png" in json.dumps(told["output"])
-    assert stored() == before
+    assert client.act("teach", name="red", files=[path], **lies).status_code == 200
+    assert "photo.png" in client.told()["parts"]["classes"]
+    new = {Path(place) for place in stored() - before}
+    assert {place.parent.name for place in new if place.is_file()} == {"pictures"}
+    assert not Path(path).exists()  # it was moved there
 
 
 def test_files_that_are_not_the_visitors_own_are_refused_unopened(
@@ -134,19 +144,17 @@ def test_files_that_are_not_the_visitors_own_are_refused_unopened(
         "empty": "",
     }
     before = stored()
-    statuses = {case: client.add([named(path)]).status_code for case, path in paths.items()}
+    statuses = {case: client.add([path]).status_code for case, path in paths.items()}
     assert statuses == dict.fromkeys(paths, 403)
-    assert client.add([named(str(own)), named(str(photo))]).status_code == 403
-    label = client.join(fn_index=client.event("query-files", "upload"), data=[None, [named(str(photo))]])
-    assert label.status_code == 403
-    for odd in ([[named(str(photo))]], {"a": named(str(photo))}, named(str(photo)), [str(photo)], [{"video": 1}]):
+    assert client.add([str(own), str(photo)]).status_code == 403
+    assert client.act("label", files=[str(photo)]).status_code == 403
+    for odd in ([[str(photo)]], {"a": str(photo)}, named(str(photo)), str(photo), [named(str(photo))], [1]):
         assert client.add(odd).status_code == 400
-    in_name = client.join(fn_index=client.event("add"), data=[None, named(str(photo)), None])
-    in_state = client.join(fn_index=client.event("add"), data=[named(str(photo)), "red", None])
-    assert (in_name.status_code, in_state.status_code) == (400, 400)
+    in_state = client.join(data=[named(str(photo))], event_data={"do": "undo"})
+    assert (client.add([], named(str(photo))).status_code, in_state.status_code) == (400, 400)  # type: ignore[arg-type]
     assert stored() == before
-    assert client.add([named(str(own))]).status_code == 200  # the server is as well as before
-    assert client.outcome()["success"]
+    assert client.add([str(own)]).status_code == 200  # the server is as well as before
+    assert "photo.png" in client.told()["parts"]["classes"]
 
 
 def test_without_the_cookie_there_are_no_files(client: Client, address: str, photo: Path) -> None:
@@ -155,24 +163,49 @@ def test_without_the_cookie_there_are_no_files(client: Client, address: str, pho
     path = client.upload(photo)
     for cookie in ("", f"{gate.COOKIE}=../..", f"{gate.COOKIE}=nobody"):
         headers = {"cookie": cookie}
-        body = {"fn_index": client.event("add"), "session_hash": SESSION, "data": [None, "red", [named(path)]]}
+        teach = {"do": "teach", "name": "red", "files": [path]}
+        body = {"fn_index": client.event(), "session_hash": SESSION, "data": [None], "event_data": teach}
         assert httpx.post(f"{address}gradio_api/queue/join", json=body, headers=headers).status_code == 403
         upload = httpx.post(f"{address}gradio_api/upload", files={"files": ("a.png", b"x")}, headers=headers)
         assert (upload.status_code, "cookies" in upload.text) == (403, True)
 
 
-def test_files_are_shown_to_their_owner_alone(client: Client, address: str, photo: Path) -> None:
+def test_no_files_but_downloads_are_given_back(client: Client, photo: Path) -> None:
     own = client.upload(photo)
-    link = Path(own).with_name("shown.png")
-    link.symlink_to(photo)
-    assert client.http.get(f"/gradio_api/file={own}").content == photo.read_bytes()
-    assert Client(address).http.get(f"/gradio_api/file={own}").status_code == 403
-    secret = Path(os.environ["GRADIO_TEMP_DIR"]) / "secret.txt"
+    assert client.add([own]).status_code == 200
+    client.outcome()
+    assert client.act("download", what="model").status_code == 200
+    address = client.told()["download"]
+    given = client.http.get(address)
+    assert (given.status_code, given.content[:2]) == (200, b"PK")
+    place = Path(os.environ["GRADIO_TEMP_DIR"]) / "downloads" / address.split("/")[2]
+    secret = place.parent.parent / "secret.txt"
     secret.write_text("not for visitors")
-    for path in (photo, link, secret, "/dev/zero", "http://127.0.0.1:1/", f"{own}/../../../../secret.txt"):
-        assert client.http.get(f"/gradio_api/file={path}").status_code == 403
-        escaped = str(path).replace("..", "%2e%2e").replace("/", "%2f")
-        assert client.http.get(f"/gradio_api/file={escaped}").status_code == 403
+    (place / "link.zip").symlink_to(secret)
+    for name in ("link.zip", "other.zip", "../../secret.txt", "..%2f..%2fsecret.txt", "%2e%2e/secret.txt", ""):
+        assert client.http.get(f"/download/{place.name}/{name}").status_code == 404
+    for path in (own, photo, secret, "/dev/zero", "http://127.0.0.1:1/"):
+        assert client.http.get(f"/gradio_api/file={path}").status_code == 404
+    assert client.act("download", what="labeled").status_code == 200
+    assert client.http.get(client.told()["download"]).status_code == 200
+    assert client.http.get(address).status_code == 404  # the next one replaces it
+
+
+def test_a_session_is_there_again_for_whoever_has_its_key(client: Client, address: str, photo: Path) -> None:
+    assert client.act("arrive").status_code == 200
+    key = client.told()["key"]
+    assert client.add([client.upload(photo)]).status_code == 200
+    client.outcome()
+
+    def found(wanted: str) -> tuple[bool, list[str]]:
+        visitor = Client(address)
+        assert visitor.act("arrive", key=wanted).status_code == 200
+        told = visitor.told()
+        return told["key"] == key, told["classes"]
+
+    assert found(key) == (True, ["red"])
+    assert found(key[::-1]) == (False, [])
+    assert found(key) == (True, ["red"])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -215,7 +248,8 @@ def test_only_names_of_this_server_are_answered(address: str, host: str, welcome
 )
 def test_pages_of_other_sites_are_not_answered(client: Client, origin: str, welcome: bool) -> None:
     place = client.http.base_url.netloc.decode()
-    body = {"fn_index": client.event("clear"), "session_hash": SESSION, "data": [None]}
+    clear = {"do": "clear_answers"}
+    body = {"fn_index": client.event(), "session_hash": SESSION, "data": [None], "event_data": clear}
     headers = {"origin": origin.format(host=place)}
     answer = client.http.post("/gradio_api/queue/join", json=body, headers=headers)
     assert answer.status_code == (200 if welcome else 403)
@@ -227,30 +261,25 @@ def test_pages_of_other_sites_are_not_answered(client: Client, origin: str, welc
 
 
 def test_odd_events_are_answered_with_a_sentence(client: Client) -> None:
-    click, add = client.event("answers"), client.event("add")
-    clicks = (
-        [1, 2],
-        "x",
-        3,
-        {},
-        {"answer": "x"},
-        {"answer": "-1"},
-        {"answer": 0},
-        {"answer": None},
-        {"remove": 5},
-        None,
+    undo = {"do": "undo"}
+    actions = (
+        *([1, 2], "x", 3, {}, None, {"do": "format"}, {"do": 1}, {"do": "explain"}, {"do": "explain", "answer": "x"}),
+        *({"do": "explain", "answer": "-1"}, {"do": "explain", "answer": None}, {"do": "remove_class", "name": 5}),
+        *({"do": "remove_class", "name": "x" * 301}, {"do": "arrange", "threshold": 2}, {"do": "arrange", "sort": "x"}),
+        *({"do": "arrive", "key": "../.."}, {"do": "speak", "language": "xx"}, {"do": "download", "what": "/etc"}),
+        *({"do": "label", "files": ["x"] * 1001}, {"do": "label", "refused": [{"name": "x", "reason": "<b>"}]}),
     )
-    odd: list[Any] = [{"fn_index": click, "data": [None], "event_data": told} for told in clicks]
-    odd += [{"fn_index": number, "data": [None]} for number in (-1, 999, None, "1", 1.5, 2**70)]
-    odd += [{"fn_index": add, "data": data} for data in ([], [None] * 4, None, {}, [None, 5, None], [None, "x", "y"])]
-    odd += [{"fn_index": add, "data": [None, "x", None], "session_hash": name} for name in (None, "", "A/..", "a" * 99)]
+    odd: list[Any] = [{"event_data": told} for told in actions]
+    odd += [{"fn_index": number, "event_data": undo} for number in (-1, 1, 999, None, "1", 1.5, 2**70)]
+    odd += [{"data": data, "event_data": undo} for data in ([], [None] * 4, None, {}, [5], ["x"])]
+    odd += [{"event_data": undo, "session_hash": name} for name in (None, "", "A/..", "a" * 99)]
     assert [client.join(**body).status_code for body in odd] == [400] * len(odd)
     nested = b"[" * 200_000
     for body in (b"", b"{", b"null", b"\xff", nested, b'{"data":' + nested):
         assert client.http.post("/gradio_api/queue/join", content=body).status_code == 400
     assert client.http.post("/gradio_api/queue/join", content=b" " * (gate.EVENT_BYTES + 1)).status_code == 413
-    assert client.join(fn_index=click, data=[None], event_data={"answer": "7"}).status_code == 200
-    assert client.outcome()["success"]  # there is no such picture, which the page says
+    assert client.act("explain", answer="7").status_code == 200
+    assert "not in the list" in client.told()["messages"][0]
 
 
 def test_odd_uploads_leave_nothing_behind(client: Client, photo: Path) -> None:

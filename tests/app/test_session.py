@@ -12,8 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cplsr.app.downloads import CSV_COLUMNS, predictions_csv, write_csv, write_model
+from cplsr.app.downloads import (
+    CSV_COLUMNS,
+    folder_names,
+    predictions_csv,
+    write_browser_page,
+    write_csv,
+    write_labeled,
+    write_model,
+)
 from cplsr.app.session import (
+    STEPS_BACK,
     Session,
     Shared,
     add_class,
@@ -21,18 +30,25 @@ from cplsr.app.session import (
     clear_answers,
     correct,
     explain,
+    move_example,
     new_session,
+    refuse,
     remove_class,
+    remove_example,
+    rename_class,
     start_over,
     support_report,
     undo,
 )
+from cplsr.app.texts import Said
 from cplsr.app.uploads import Limits
+from cplsr.app.view import View
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.errors import InputError
 
 Paint = Callable[..., list[Path]]
+VIEW = View()
 
 
 @pytest.fixture
@@ -83,7 +99,6 @@ def test_two_visitors_share_weights_and_nothing_else(backbone: Backbone, paint: 
     first, second = new_session(shared), new_session(shared)
     first = add_class(first, "red", paint("red", 2)).session
     second = add_class(second, "blue", paint("blue", 2)).session
-    assert first.key != second.key
     assert (list(first.classes), list(second.classes)) == (["red"], ["blue"])
     assert first.classifier is not None
     mine = next(first.classifier.backbone_.parameters())
@@ -137,17 +152,65 @@ def test_a_correction_becomes_an_example_and_all_answers_follow(answered: Sessio
     assert given == pytest.approx(expected.tolist())
     before = [query.answer.confidence for query in answered.queries if query.answer is not None]
     assert given != before
-    with pytest.raises(InputError, match="already"):
-        correct(after, 0, "red")
+    again = correct(after, 0, "red").session
+    assert (again.classes, again.queries[0].label) == ({"blue": 3, "green": 3, "red": 4}, "red")
 
 
-def test_undo_takes_back_a_correction_once(answered: Session) -> None:
+def test_undo_takes_back_one_step_after_the_other(answered: Session) -> None:
     after = correct(answered, 0, "green").session
     back = undo(after).session
     assert back.classes == answered.classes
     assert back.queries[0].corrected is None
+    for classes in ({"blue": 3, "green": 3, "red": 3}, {"green": 3, "red": 3}, {"red": 3}, {}):
+        back = undo(back).session
+        assert (back.classes, back.queries) == (classes, ())
     with pytest.raises(InputError, match="nothing to take back"):
         undo(back)
+    for number in range(STEPS_BACK + 5):
+        after = correct(after, 0, ("red", "blue")[number % 2]).session
+    assert len(after.past) == STEPS_BACK
+
+
+def test_parts_of_one_drop_are_undone_together(taught: Session, paint: Paint) -> None:
+    one = classify(taught, paint("red", 2), "drop 1").session
+    both = classify(one, paint("red", 2), "drop 1").session
+    more = classify(both, paint("red", 1), "drop 2").session
+    assert len(more.queries) == 5
+    assert len(undo(more).session.queries) == 4
+    assert undo(undo(more).session).session.queries == ()
+
+
+def test_examples_are_moved_and_removed_and_classes_renamed(answered: Session, backbone: Backbone) -> None:
+    name, _ = answered.examples_of("red")[0]
+    moved = move_example(answered, name, "green").session
+    assert moved.classes == {"blue": 3, "green": 4, "red": 2}
+    removed = remove_example(moved, name).session
+    assert (removed.classes, name in removed.examples) == ({"blue": 3, "green": 3, "red": 2}, False)
+    renamed = rename_class(correct(removed, 0, "red").session, "red", "  dark   red ").session
+    assert renamed.classes == {"blue": 3, "dark red": 3, "green": 3}
+    assert renamed.queries[0].corrected == "dark red"
+    assert {picture for picture, _ in renamed.examples_of("dark red")} <= set(renamed.examples)
+    assert undo(undo(undo(undo(renamed).session).session).session).session.classes == answered.classes
+    files = [str(renamed.examples[picture].file) for picture in renamed.labels]
+    plain = FewShotClassifier(backbone, workers=0).fit(files, list(renamed.labels.values()))
+    vectors = np.stack([query.vector for query in renamed.queries])
+    assert renamed.classifier is not None
+    assert np.allclose(renamed.classifier.predict_proba(vectors), plain.predict_proba(vectors), atol=1e-5)
+    last = renamed
+    for picture, _ in renamed.examples_of("blue"):
+        last = remove_example(last, picture).session
+    assert list(last.classes) == ["dark red", "green"]
+
+
+def test_classes_that_are_numbers_become_text_with_a_name_among_them(taught: Session, backbone: Backbone) -> None:
+    files = [str(picture.file) for picture in taught.examples.values()]
+    numbers = FewShotClassifier(backbone, workers=0).fit(files, [7] * 3 + [8] * 3 + [9] * 3)
+    session = new_session(Shared(backbone, numbers))
+    moved = move_example(session, next(iter(session.labels)), "9").session
+    assert moved.classes == {"7": 2, "8": 3, "9": 4}
+    assert moved.classifier is not None
+    assert moved.classifier.classes_.tolist() == [7, 8, 9]
+    assert rename_class(moved, "8", "eight").session.classes == {"7": 2, "9": 4, "eight": 3}
 
 
 def test_a_removed_class_takes_its_examples_and_corrections_along(answered: Session) -> None:
@@ -180,25 +243,35 @@ def test_garbage_is_named_and_the_rest_is_used(taught: Session, paint: Paint, tm
     bad.write_text("dear reader")
     outcome = classify(taught, [bad, *paint("red", 1)])
     assert [query.label != "" for query in outcome.session.queries] == [True]
-    assert "letter.jpg" in outcome.remarks[0]
+    assert outcome.remarks == (Said("some_left_out", {"count": 1}),)
+    assert [(file.name, file.query) for file in outcome.session.left_out] == [("letter.jpg", True)]
+    assert "known format" in outcome.session.left_out[0].reason.in_language("en")
     only = classify(taught, [bad])
     assert only.session.queries == ()
-    with pytest.raises(InputError, match=r"letter\.jpg"):
-        add_class(taught, "new", [bad])
-    mixed = add_class(taught, "new", [bad, *paint("red", 1)])
-    assert mixed.session.classes["new"] == 1
-    assert "letter.jpg" in mixed.remarks[0]
+    none = add_class(taught, "new", [bad]).session
+    assert "new" not in none.classes
+    mixed = add_class(none, "new", [bad, *paint("red", 1)]).session
+    assert mixed.classes["new"] == 1
+    assert [(file.name, file.query) for file in mixed.left_out] == [("letter.jpg", False)] * 2
+    large = refuse(mixed, [("film.mov", "large"), ("odd.png", "refused")], query=True).session
+    assert [file.reason.in_language("en") for file in large.left_out[2:]] == [
+        "larger than 20 MB",
+        "the server did not take it",
+    ]
 
 
-def test_the_same_picture_is_no_second_example(taught: Session, paint: Paint, tmp_path: Path) -> None:
+def test_the_same_picture_counts_once(taught: Session, paint: Paint, tmp_path: Path) -> None:
     name, _ = taught.examples_of("red")[0]
     file = tmp_path / "pictures" / name
     outcome = add_class(taught, "green", [file, *paint("green", 1)])
     assert outcome.session.classes["green"] == 4
-    assert "same picture" in outcome.remarks[0]
-    with pytest.raises(InputError, match="same picture"):
-        add_class(taught, "green", [file])
+    assert outcome.session.left_out[0].reason.in_language("en") == f"the same picture as {name}"
     asked = classify(taught, [file]).session
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(file.read_bytes())
+    twice = classify(asked, [copy, *paint("red", 1)]).session
+    assert [left.name for left in twice.left_out] == ["copy.png"]
+    assert len(twice.queries) == 2
     with pytest.raises(InputError, match="same picture"):
         correct(asked, 0, "green")
 
@@ -215,7 +288,12 @@ def test_the_same_picture_is_no_second_example(taught: Session, paint: Paint, tm
         (Limits(), lambda s, files: add_class(s, "x" * 61, files), "60 letters"),
         (Limits(), lambda s, files: add_class(s, "a\0b", files), "no good name"),
         (Limits(), lambda s, files: add_class(s, "red", []), "no pictures"),
-        (Limits(), lambda s, files: remove_class(s, "pink"), "no class 'pink'"),
+        (Limits(kept_bytes_of_all=1), classify, "of all visitors"),
+        (Limits(), lambda s, files: remove_class(s, "pink"), "no class pink"),
+        (Limits(), lambda s, files: rename_class(s, "red", "blue"), "class blue already"),
+        (Limits(), lambda s, files: rename_class(s, "red", " "), "no name"),
+        (Limits(), lambda s, files: remove_example(s, "pink.png"), "no example pink.png"),
+        (Limits(), lambda s, files: move_example(s, "pink.png", "red"), "no example pink.png"),
         (Limits(), lambda s, files: correct(s, 7, "red"), "not in the list"),
         (Limits(), lambda s, files: explain(s, -1), "not in the list"),
     ],
@@ -240,7 +318,7 @@ def test_clearing_and_starting_over_can_be_undone(answered: Session) -> None:
     assert (cleared.queries, cleared.classes) == ((), answered.classes)
     assert len(undo(cleared).session.queries) == 3
     fresh = start_over(answered).session
-    assert (fresh.classes, fresh.key) == ({}, answered.key)
+    assert fresh.classes == {}
     assert undo(fresh).session.classes == answered.classes
 
 
@@ -248,7 +326,7 @@ def test_the_csv_has_a_row_for_every_file(answered: Session, tmp_path: Path) -> 
     bad = tmp_path / "letter.jpg"
     bad.write_text("dear reader")
     session = correct(classify(answered, [bad]).session, 1, "green").session
-    rows = list(csv.DictReader(io.StringIO(predictions_csv(session))))
+    rows = list(csv.DictReader(io.StringIO(predictions_csv(session, VIEW))))
     assert tuple(rows[0]) == CSV_COLUMNS
     assert [row["path"] for row in rows] == [*(query.picture.name for query in session.queries), "letter.jpg"]
     assert rows[0]["label"] == session.queries[0].label
@@ -258,17 +336,22 @@ def test_the_csv_has_a_row_for_every_file(answered: Session, tmp_path: Path) -> 
     assert (rows[1]["label"], rows[1]["confidence"], rows[1]["corrected"]) == ("green", "", "yes")
     assert rows[-1]["error"]
     assert rows[-1]["label"] == ""
-    assert write_csv(session, tmp_path / "new").read_text(encoding="utf-8") == predictions_csv(session)
+    file, _ = write_csv(session, VIEW, tmp_path / "new")
+    assert file.read_text(encoding="utf-8") == predictions_csv(session, VIEW)
+    strict = list(csv.DictReader(io.StringIO(predictions_csv(session, View(threshold=1.0)))))
+    assert (strict[0]["label"], strict[0]["runner_up"]) == ("unknown", rows[0]["label"])
+    assert strict[0]["known"] != rows[0]["known"]
+    assert strict[1] == rows[1]
 
 
 def test_the_csv_has_no_formulas(answered: Session, tmp_path: Path) -> None:
     (tmp_path / "=cmd.jpg").write_text("dear reader")
     session = classify(answered, [tmp_path / "=cmd.jpg"]).session
-    assert "\n'=cmd.jpg," in predictions_csv(session)
+    assert "\n'=cmd.jpg," in predictions_csv(session, VIEW)
 
 
 def test_the_zip_is_a_classifier_that_answers_alike(answered: Session, tmp_path: Path, backbone: Backbone) -> None:
-    file = write_model(answered, tmp_path / "out")
+    file, _ = write_model(answered, VIEW, tmp_path / "out")
     with zipfile.ZipFile(file) as archive:
         archive.extractall(tmp_path / "home")
     loaded = FewShotClassifier.load(tmp_path / "home" / "model", backbone=backbone)
@@ -280,9 +363,47 @@ def test_the_zip_is_a_classifier_that_answers_alike(answered: Session, tmp_path:
 
 def test_nothing_to_download_is_a_sentence(session: Session, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no answers"):
-        write_csv(session, tmp_path)
+        write_csv(session, VIEW, tmp_path)
     with pytest.raises(InputError, match="no model"):
-        write_model(session, tmp_path)
+        write_model(session, VIEW, tmp_path)
+    with pytest.raises(InputError, match="no labeled"):
+        write_labeled(session, VIEW, tmp_path)
+    with pytest.raises(InputError, match="at least two classes"):
+        write_browser_page(session, VIEW, tmp_path)
+
+
+def test_labeled_pictures_come_home_in_folders_as_they_were(answered: Session, tmp_path: Path) -> None:
+    session = correct(rename_class(answered, "blue", "a/b: <c>").session, 0, "green").session
+    file, _ = write_labeled(session, VIEW, tmp_path / "out")
+    pictures = {**session.examples, **{query.picture.name: query.picture for query in session.queries}}
+    labels = {**{query.picture.name: query.label for query in session.queries}, **session.labels}
+    with zipfile.ZipFile(file) as archive:
+        rows = list(csv.DictReader(io.TextIOWrapper(archive.open("labels.csv"), encoding="utf-8")))
+        assert len(rows) == len(archive.namelist()) - 1 == 9 + 3
+        for row in rows:
+            name = row["path"].split("/")[1]
+            assert archive.read(row["path"]) == pictures[name].file.read_bytes()
+            assert row["label"] == labels[name]
+            assert row["origin"] == ("example" if name in session.examples else "answer")
+        assert {row["path"].split("/")[0] for row in rows if row["label"] == "a/b: <c>"} == {"a_b_ _c_"}
+    strict, _ = write_labeled(session, View(threshold=1.0), tmp_path / "strict")
+    with zipfile.ZipFile(strict) as archive:
+        assert len(archive.namelist()) == 10 + 1  # unknown pictures stay out
+
+
+def test_folder_names_are_all_different() -> None:
+    names = folder_names(["a/b", "a:b", "A_B", "..", " ", "x"])
+    assert list(names.values()) == ["a_b", "a_b (2)", "A_B (3)", "_", "_ (2)", "x"]
+
+
+def test_files_are_kept_as_long_as_a_session_has_the_picture(backbone: Backbone, paint: Paint, tmp_path: Path) -> None:
+    session = add_class(new_session(Shared(backbone, folder=tmp_path / "kept")), "red", paint("red", 2)).session
+    session = add_class(session, "blue", paint("blue", 1)).session
+    assert len(list((tmp_path / "kept").iterdir())) == 3
+    assert all(picture.square().width == picture.side for picture in session.examples.values())
+    session = start_over(start_over(session).session).session
+    gc.collect()
+    assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_a_saved_model_is_where_every_visitor_begins(

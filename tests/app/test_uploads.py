@@ -37,7 +37,7 @@ def test_what_is_kept_gives_the_same_pixels_as_the_file(
     file = tmp_path / "picture.png"
     _noise(width, height, channels).save(file, exif=exif)
     picture = read_picture(file, "picture.png", size, Limits())
-    assert np.array_equal(preprocess(picture.square, size), preprocess(read_image(file), size))
+    assert np.array_equal(preprocess(picture.square(), size), preprocess(read_image(file), size))
 
 
 def test_a_thumbnail_is_small_and_upright(tmp_path: Path) -> None:
@@ -60,9 +60,7 @@ def test_bad_files_are_named_and_the_others_go_on(tmp_path: Path) -> None:
     received = receive([tmp_path / name for name in names], SIZE, Limits())
     assert [picture.name for picture in received.pictures] == ["whole.png"]
     assert [name for name, _ in received.unreadable] == names[:4]
-    (remark,) = received.remarks()
-    assert all(name in remark for name in names[:4])
-    assert "not an image of a known format" in remark
+    assert "not an image of a known format" in received.unreadable[0][1]
 
 
 def test_a_file_that_would_start_another_program_is_not_opened(tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_a_file_that_would_start_another_program_is_not_opened(tmp_path: Path) -
         read_picture(tmp_path / "drawing.png", "drawing.png", SIZE, Limits())
 
 
-def test_bytes_pixels_and_files_are_limited(tmp_path: Path) -> None:
+def test_bytes_and_pixels_are_limited(tmp_path: Path) -> None:
     files = []
     for seed in range(4):
         files.append(tmp_path / f"{seed}.png")
@@ -84,9 +82,6 @@ def test_bytes_pixels_and_files_are_limited(tmp_path: Path) -> None:
     with pytest.raises(UnreadableImageError, match="megapixels"):
         read_picture(files[0], "0.png", SIZE, Limits(pixels=599))
     assert read_picture(files[0], "0.png", SIZE, Limits(pixels=600)).name == "0.png"
-    received = receive(files, SIZE, Limits(files_per_drop=3))
-    assert (len(received.pictures), received.left_out) == (3, 1)
-    assert "1 files were left out" in received.remarks()[0]
 
 
 def test_a_header_that_promises_too_much_is_refused_before_decoding(tmp_path: Path) -> None:

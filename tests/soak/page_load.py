@@ -43,15 +43,15 @@ class Visitor:
         """From the first class to the csv file, which must hold the right answers."""
         with closing(self.http):
             for color in COLORS:
-                self._do("add", "click", [None, color, self._uploaded(color, 3)])
-            self._do("query-files", "upload", [None, self._uploaded("red", 3) + self._uploaded("blue", 2)])
-            answer = self._do("csv", "click", [None])["output"]["data"][0]
-            rows = self.http.get(f"/gradio_api/file={answer['path']}").text.splitlines()
+                self._do("teach", name=color, files=self._uploaded(color, 3))
+            self._do("label", files=self._uploaded("red", 3) + self._uploaded("blue", 2))
+            address = self._do("download", what="answers")["download"]
+            rows = self.http.get(address).text.splitlines()
             labels = [row.split(",")[1] for row in rows[1:]]
             if labels != ["red"] * 3 + ["blue"] * 2:
                 raise AssertionError(f"five pictures, red and blue, were labeled {labels}")
 
-    def _uploaded(self, color: str, count: int) -> list[dict[str, Any]]:
+    def _uploaded(self, color: str, count: int) -> list[str]:
         files = []
         for _ in range(count):
             pixels = np.array(COLORS[color]) + self.random.integers(-40, 40, (60, 80, 3))
@@ -60,21 +60,22 @@ class Visitor:
             files.append(("files", (f"{self.random.integers(1 << 40)}.png", stream.getvalue())))
         answer = self.http.post("/gradio_api/upload", files=files)
         answer.raise_for_status()
-        return [{"path": path, "meta": {"_type": "gradio.FileData"}} for path in answer.json()]
+        return list(answer.json())
 
-    def _do(self, field: str, trigger: str, data: list[Any]) -> dict[str, Any]:
-        (block,) = (part["id"] for part in self.config["components"] if part["props"].get("elem_id") == field)
-        number = next(part["id"] for part in self.config["dependencies"] if [block, trigger] in part["targets"])
-        body = {"session_hash": self.session, "fn_index": number, "data": data}
+    def _do(self, do: str, **fields: Any) -> dict[str, Any]:
+        (block,) = (part["id"] for part in self.config["components"] if part["props"].get("elem_id") == "wire")
+        number = next(part["id"] for part in self.config["dependencies"] if [block, "click"] in part["targets"])
+        action = {"do": do, **fields}
+        body = {"session_hash": self.session, "fn_index": number, "data": [None], "event_data": action}
         self.http.post("/gradio_api/queue/join", json=body).raise_for_status()
         with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as stream:
             for line in stream.iter_lines():
                 message = json.loads(line.removeprefix("data: ")) if line else {}
                 if message.get("msg") == "process_completed":
                     if not message["success"]:
-                        raise AssertionError(f"{field} failed: {message['output']}")
-                    return message
-        raise AssertionError(f"{field} did not end")
+                        raise AssertionError(f"{do} failed: {message['output']}")
+                    return dict(json.loads(message["output"]["data"][1]))
+        raise AssertionError(f"{do} did not end")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a visitor takes home: the answers as a table, the classifier as a zip."""
+"""What a visitor takes home: answers as a table, pictures in folders, the classifier, a page that runs it."""
 
 from __future__ import annotations
 
@@ -6,54 +6,128 @@ import csv
 import io
 import tempfile
 import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from cplsr.app.session import Query, Session
+from cplsr.app.texts import Said, TextError
+from cplsr.app.view import View
 from cplsr.classifier.csv_run import csv_row, safe_row
+from cplsr.classifier.embedding_classifier import UNKNOWN
 from cplsr.classifier.prediction import COLUMNS, Prediction
-from cplsr.errors import InputError
 from cplsr.files import new_file
 
 CSV_COLUMNS = (*COLUMNS, "corrected")
 """Those of `cplsr classify`, and whether the label was given by hand."""
-MODEL_FOLDER = "model"
+LABELED_COLUMNS = ("path", "label", "origin", "confidence")
+Written = tuple[Path, Said | None]
 
 
-def predictions_csv(session: Session) -> str:
-    """The answers as csv: a row per picture in the order of arrival, then the unreadable files with the reason."""
+def predictions_csv(session: Session, view: View) -> str:
+    """The answers as csv: a row per picture in the order of arrival, then the files that were left out, and why."""
+    rows = [_row(query, view) for query in session.queries]
+    left_out = [file for file in session.left_out if file.query]
+    rows += [[*csv_row(Prediction(file.name, error=file.reason.in_language("en"))), ""] for file in left_out]
+    return _csv(CSV_COLUMNS, rows)
+
+
+def write_csv(session: Session, view: View, folder: Path) -> Written:
+    """Write `predictions.csv` into a folder."""
+    if not session.queries and not session.left_out:
+        raise TextError("no_answers_yet")
+    file = folder / "predictions.csv"
+    with new_file(file) as stream:
+        stream.write(predictions_csv(session, view))
+    return file, None
+
+
+def write_labeled(session: Session, view: View, folder: Path) -> Written:
+    """Write `labeled.zip`: the pictures as they came, in a folder for each class, and `labels.csv`.
+
+    Examples go by the class they were given, other pictures by their answer, unless it is unknown.
+    """
+    labels = session.labels
+    pictures = [(picture, labels[name], "example", "") for name, picture in session.examples.items()]
+    for query in session.queries:
+        if query.corrected is None and query.label and not view.is_unknown(query):
+            pictures.append((query.picture, query.label, "answer", f"{query.confidence:.4f}"))
+    if not pictures:
+        raise TextError("no_labeled_yet")
+    file, rows = folder / "labeled.zip", []
+    folders = folder_names(dict.fromkeys(label for _, label, _, _ in pictures))
+    # Pictures are compressed already.
+    with new_file(file, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for picture, label, origin, confidence in pictures:
+            place = f"{folders[label]}/{picture.name}"
+            archive.write(picture.file, place)
+            rows.append([place, label, origin, confidence])
+        archive.writestr("labels.csv", _csv(LABELED_COLUMNS, rows))
+    return file, None
+
+
+def write_model(session: Session, view: View, folder: Path) -> Written:
+    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read."""
+    if session.classifier is None:
+        raise TextError("no_model_yet")
+    with tempfile.TemporaryDirectory() as temporary:
+        return _zipped(session.classifier.save(Path(temporary) / "model"), folder), None
+
+
+def write_browser_page(session: Session, view: View, folder: Path) -> Written:
+    """Write `browser-page.zip`: the model as ONNX, and a page that runs it in a browser."""
+    if session.classifier is None or not session.is_ready:
+        raise TextError("nothing_to_choose")
+    from cplsr.export.browser_page import export_browser_page
+
+    with tempfile.TemporaryDirectory() as temporary, session.shared.lock:
+        done = export_browser_page(session.classifier, Path(temporary) / "browser-page")
+        file = _zipped(done.path, folder)
+    megabytes = {"size": round(file.stat().st_size / 1e6), "runtime": round(done.runtime_bytes / 1e6)}
+    return file, Said("browser_size", megabytes)
+
+
+def folder_names(labels: Iterable[str]) -> dict[str, str]:
+    """A name that every file system takes for each class; no two are the same."""
+    named: dict[str, str] = {}
+    for label in labels:
+        tidy = "".join("_" if sign in '\\/:*?"<>|' or not sign.isprintable() else sign for sign in label).strip(" .")
+        used = {name.lower() for name in named.values()}
+        tidy = name = tidy or "_"
+        number = 2
+        while name.lower() in used:
+            name, number = f"{tidy} ({number})", number + 1
+        named[label] = name
+    return named
+
+
+def _zipped(source: Path, folder: Path) -> Path:
+    """A folder as a zip of the same name."""
+    file = folder / f"{source.name}.zip"
+    with new_file(file, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part in sorted(source.rglob("*")):
+            archive.write(part, part.relative_to(source.parent))
+    return file
+
+
+def _csv(columns: tuple[str, ...], rows: list[list[str]]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    rows = [_row(query) for query in session.queries]
-    rows += [[*csv_row(Prediction(name, error=reason)), ""] for name, reason in session.unreadable]
+    writer.writerow(columns)
     writer.writerows(map(safe_row, rows))
     return stream.getvalue()
 
 
-def write_csv(session: Session, folder: Path) -> Path:
-    """Write `predictions.csv` into a folder."""
-    if not session.queries and not session.unreadable:
-        raise InputError("There are no answers to download yet: drop pictures to label first.")
-    file = folder / "predictions.csv"
-    with new_file(file) as stream:
-        stream.write(predictions_csv(session))
-    return file
-
-
-def write_model(session: Session, folder: Path) -> Path:
-    """Write `model.zip`: one folder, `model`, which `cplsr classify --model` and `cplsr serve --model` read."""
-    if session.classifier is None:
-        raise InputError("There is no model to download yet: add a class first.")
-    file = folder / f"{MODEL_FOLDER}.zip"
-    with tempfile.TemporaryDirectory() as temporary:
-        saved = session.classifier.save(Path(temporary) / MODEL_FOLDER)
-        with new_file(file, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            for part in sorted(saved.rglob("*")):
-                archive.write(part, part.relative_to(saved.parent))
-    return file
-
-
-def _row(query: Query) -> list[str]:
+def _row(query: Query, view: View) -> list[str]:
     if query.corrected is not None:
         return [*csv_row(Prediction(query.picture.name, query.corrected, known=True)), "yes"]
-    return [*csv_row(query.answer or Prediction(query.picture.name)), "no"]
+    answer = query.answer or Prediction(query.picture.name)
+    if view.is_unknown(query):  # as `cplsr classify --reject-below` writes it
+        answer = replace(
+            answer,
+            label=UNKNOWN,
+            known=False,
+            runner_up=answer.label,
+            runner_up_confidence=answer.confidence,
+        )
+    return [*csv_row(answer), "no"]

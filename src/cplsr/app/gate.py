@@ -24,25 +24,26 @@ from uuid import uuid4
 import gradio as gr
 import msgspec
 from gradio.route_utils import upload_fn
-from gradio.routes import file_upload_statuses
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cplsr.app.actions import Uploads, understood
 from cplsr.app.uploads import Limits
 
 OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-JOIN, UPLOAD, FILE = "/gradio_api/queue/join", "/gradio_api/upload", "/gradio_api/file="
+JOIN, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
+DOWNLOAD = re.compile(r"/download/([0-9a-f]{32})/([a-z-]+\.[a-z]+)")
 READ = frozenset(
     {
         *("/", "/favicon.ico", "/manifest.json", "/theme.css"),
-        *("/gradio_api/queue/data", "/gradio_api/upload_progress", "/gradio_api/app_id"),
+        *("/gradio_api/queue/data", "/gradio_api/app_id"),
     }
 )
 READ_BELOW = ("/assets/", "/static/", "/pwa_icon/", "/gradio_api/heartbeat/")
-"""With `READ` and the three above, everything that the page asks for; the rest of gradio is closed."""
+"""With `READ`, uploads, events and downloads, everything that the page asks for; the rest of gradio is closed."""
 COOKIE = "cplsr-visitor"
 HEADERS = (
     (b"x-frame-options", b"DENY"),
@@ -64,32 +65,14 @@ class RefusedError(Exception):
 
 @final
 @dataclass(frozen=True)
-class Upload:
-    """A file as an event names it; everything else that is said about it is ignored."""
-
-    path: str
-
-
-@final
-@dataclass(frozen=True)
-class Click:
-    """A button in the page's own HTML: the class to remove, or a picture's position and perhaps what it is."""
-
-    remove: str | None = None
-    answer: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}$")] | None = None
-    right: str | None = None
-
-
-@final
-@dataclass(frozen=True)
 class Event:
-    """What the page sends when something happens on it."""
+    """What the page sends when something happens on it; `event_data` is one of the actions."""
 
     fn_index: int
     session_hash: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z]{1,32}$")]
-    data: list[str | list[Upload] | None]
+    data: tuple[None]
+    event_data: Any
     trigger_id: int | None = None
-    event_data: Any = None
 
 
 @final
@@ -153,19 +136,19 @@ class Gate:
                 body = self._checked_event(await _body(request), visitor)
                 await self.app(scope, _replay(body, receive), send)
                 return
-            self._check_address(scope["method"], scope["path"], visitor)
+            if scope["method"] == "GET" and (file := self._download(scope["path"])) is not None:
+                await FileResponse(file, filename=file.name)(scope, receive, send)
+                return
+            self._check_address(scope["method"], scope["path"])
         except RefusedError as refusal:
             await PlainTextResponse(str(refusal), refusal.status)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    def _check_address(self, method: str, path: str, visitor: str | None) -> None:
+    def _check_address(self, method: str, path: str) -> None:
         if method not in ("GET", "HEAD"):
             raise RefusedError(405, f"{method} {path} is not part of this page")
-        if path.startswith(FILE):
-            if not is_file_below(path.removeprefix(FILE), self._own_folder(visitor), self.downloads):
-                raise RefusedError(403, "that is none of your files")
-        elif path not in READ and not path.startswith(READ_BELOW):
+        if path not in READ and not path.startswith(READ_BELOW):
             raise RefusedError(404, f"{path} is not part of this page")
 
     def _checked_event(self, body: bytes, visitor: str | None) -> bytes:
@@ -173,27 +156,33 @@ class Gate:
         try:
             event = msgspec.json.decode(body, type=Event)
             function = self.blocks.fns[event.fn_index]
-            click = msgspec.convert(event.event_data, Click) if function.collects_event_data else None
+            action = understood(event.event_data)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, KeyError) as error:
             raise RefusedError(400, f"that is no event of this page ({error})") from None
-        if click is not None and click.remove is None and click.answer is None:
-            raise RefusedError(400, "a click names a class to remove or a picture")
-        fields = zip(function.inputs, event.data, strict=False)
-        if function.fn is None or len(function.inputs) != len(event.data) or not all(_fits(*field) for field in fields):
-            raise RefusedError(400, "that event does not have the fields it has on this page")
+        if function.fn is None or not function.collects_event_data:
+            raise RefusedError(400, "that event does not happen on this page")
         own = self._own_folder(visitor)
-        files = [file.path for value in event.data if isinstance(value, list) for file in value]
-        if not all(is_file_below(path, own) for path in files):
+        if isinstance(action, Uploads) and not all(is_file_below(path, own) for path in action.files):
             raise RefusedError(403, "a file was named that is none of yours: drop it on the page again")
         return msgspec.json.encode(
             {
                 "fn_index": event.fn_index,
                 "session_hash": event.session_hash,
                 "trigger_id": event.trigger_id,
-                "data": [_file_data(value) if isinstance(value, list) else value for value in event.data],
-                "event_data": None if click is None else {k: v for k, v in vars(click).items() if v is not None},
+                "data": event.data,
+                "event_data": action,
             }
         )
+
+    def _download(self, path: str) -> Path | None:
+        """The file at the address of a download, which cannot be guessed; `None` for other addresses."""
+        found = DOWNLOAD.fullmatch(path)
+        if found is None:
+            return None
+        file = self.downloads / found[1] / found[2]
+        if not is_file_below(str(file), self.downloads):
+            raise RefusedError(404, "that file is not here any more: download it again")
+        return file
 
     async def _receive_files(self, request: Request, visitor: str | None) -> list[str]:
         """Store what is uploaded in a new folder of the visitor's own; all of it, or nothing."""
@@ -201,16 +190,9 @@ class Gate:
             raise RefusedError(403, "this page needs cookies: allow them for this address and load it again")
         place = self._own_folder(visitor) / uuid4().hex
         place.mkdir(parents=True)
-        name = request.query_params.get("upload_id")
         counted = Request(request.scope, self._counting(request.receive, visitor))
         try:
-            files, _, _ = await upload_fn(
-                counted,
-                place,
-                self.limits.file_bytes,
-                name,
-                upload_progress=file_upload_statuses if name else None,
-            )
+            files, _, _ = await upload_fn(counted, place, self.limits.file_bytes, None, upload_progress=None)
             self.quota.take(visitor, FILE_BYTES * len(files), time.monotonic())
         except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)
@@ -281,15 +263,6 @@ def is_file_below(path: str, *folders: Path) -> bool:
 def _visitor(request: Request) -> str | None:
     given = request.cookies.get(COOKIE, "")
     return given if re.fullmatch("[0-9a-f]{32}", given) else None
-
-
-def _fits(field: Any, value: Any) -> bool:
-    kind = list if isinstance(field, gr.File) else str if isinstance(field, gr.Textbox) else None
-    return value is None or (kind is not None and isinstance(value, kind))
-
-
-def _file_data(files: list[Upload]) -> list[dict[str, Any]]:
-    return [{"path": file.path, "meta": {"_type": "gradio.FileData"}} for file in files]
 
 
 async def _body(request: Request) -> bytes:

@@ -1,18 +1,30 @@
-"""The page in gradio: fields and buttons that call the actions of a session, and show what came of it."""
+"""The page in gradio: the browser says what a visitor does, and is told what the page looks like then."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 from uuid import uuid4
 
 import gradio as gr
+import msgspec
 
-from cplsr.app.downloads import write_csv, write_model
-from cplsr.app.markup import answers_html, classes_html, detail_html, escape, estimate_html
+from cplsr.app import actions as do
+from cplsr.app.answers import answers_html
+from cplsr.app.downloads import Written, write_browser_page, write_csv, write_labeled, write_model
+from cplsr.app.markup import (
+    classes_html,
+    detail_html,
+    estimate_html,
+    frame_html,
+    home_html,
+    left_out_html,
+)
 from cplsr.app.session import (
     Outcome,
     Session,
@@ -22,227 +34,221 @@ from cplsr.app.session import (
     clear_answers,
     correct,
     explain,
+    move_example,
     new_session,
+    query_at,
+    refuse,
     remove_class,
+    remove_example,
+    rename_class,
     start_over,
     support_report,
     undo,
 )
+from cplsr.app.texts import Said, TextError, say
+from cplsr.app.view import View, check_threshold
 from cplsr.errors import InputError
 
-T = TypeVar("T")
-TITLE = "Sort pictures by example"
-HOW = (
-    "Name a class and drop a few pictures of it; do the same for a second one. A vision network, which stays as it is, "
-    "turns every picture into numbers, and a new picture gets the class whose examples it is closest to. Pictures "
-    "stay on the computer that runs this page."
-)
-PASS_CLICKS_ON = """
-element.addEventListener('click', event => {
-  const hit = event.target.closest('[data-remove], [data-answer]');
-  if (hit && element.contains(hit)) trigger('click', {...hit.dataset});
-});
-"""
-SHOW_DETAIL = (
-    PASS_CLICKS_ON
-    + "watch('value', () => element.querySelector('.detail')?.scrollIntoView({behavior: 'smooth', block: 'nearest'}));"
-)
-SAVE_FILE = """
-file => {
-  if (!file) return;
-  const link = Object.assign(document.createElement('a'), {href: file.url, download: file.orig_name || ''});
-  document.body.append(link); link.click(); link.remove();
-}
-"""
+SCRIPT = Path(__file__).with_name("page.js")
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 SYSTEM_FIXED_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
+MOST_VISITS = 1000
+WRITERS = {"answers": write_csv, "labeled": write_labeled, "model": write_model, "browser": write_browser_page}
 
 
 def theme() -> Any:
-    """Make gradio's look use the system's fonts, which need no download, and buttons dark enough for white text."""
-    look = gr.themes.Default(primary_hue="teal", font=SYSTEM_FONTS, font_mono=SYSTEM_FIXED_FONTS)
-    return look.set(
-        button_primary_background_fill="*primary_700",
-        button_primary_background_fill_hover="*primary_800",
-        button_primary_background_fill_dark="*primary_700",
-        button_primary_background_fill_hover_dark="*primary_600",
-    )
+    """Make gradio's look use the system's fonts, which need no download."""
+    return gr.themes.Default(primary_hue="teal", font=SYSTEM_FONTS, font_mono=SYSTEM_FIXED_FONTS)
 
 
-def build_page(shared: Shared, folder: Path) -> Any:
-    """Make the page as gradio blocks; `folder` is where downloads are put, a visitor's until the session ends."""
-    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)) as blocks:
-        _Page(blocks, shared, folder)
+def build_page(shared: Shared, downloads: Path) -> Any:
+    """Make the page as gradio blocks; `downloads` is where files to take home are put."""
+    visits = Visits(shared, downloads)
+    with gr.Blocks(title=say("en", "title"), analytics_enabled=False, delete_cache=(600, 3600)) as blocks:
+        key = gr.State(None, delete_callback=visits.leave)
+        gr.HTML(f'<main id="root"><p>{say("en", "wait")}</p></main>', js_on_load=None)
+        script = SCRIPT.read_text(encoding="utf-8")
+        wire = gr.HTML(visible="hidden", elem_id="wire", html_template="", js_on_load=script)
+        # One thing at a time for all visitors: the processor is one, and no update of a session is ever lost.
+        done = wire.click(
+            visits.act,
+            key,
+            [key, wire],
+            api_visibility="private",
+            concurrency_id="visitors",
+            concurrency_limit=1,
+            show_progress="hidden",
+            trigger_mode="multiple",
+        )
+        done.then(None, None, None, js="() => window.cplsrSettled()")
     return blocks.queue(api_open=False, max_size=100)
 
 
 @final
-class _Page:
-    """The fields, and what happens when they are used. Every visitor's session is in `state`, on the server."""
+class Visit:
+    """A visitor's session and what is seen of it. file: the last download, which the next one replaces."""
 
-    def __init__(self, blocks: Any, shared: Shared, folder: Path) -> None:
-        self.shared, self.folder = shared, folder
-        self.state = gr.State(None, delete_callback=self._leave)
-        gr.Markdown(f"# {TITLE}")
-        gr.Markdown(HOW, elem_id="how")
-        with gr.Row(equal_height=False):
-            with gr.Column(min_width=320):
-                self._lay_out_examples()
-            with gr.Column(min_width=320):
-                self._lay_out_answers()
-        gr.Markdown(f"<small>{escape(self._about())}</small>")
-        self.view = [
-            self.state, self.classes, self.estimate, self.answers, self.detail,
-            self.waiting, self.labeling, self.undo, self.model,
-        ]  # fmt: skip
-        self._wire(blocks)
-
-    def _lay_out_examples(self) -> None:
-        limits = self.shared.limits
-        gr.Markdown("## 1 · Examples")
-        self.name = gr.Textbox(label="Class", placeholder="for example: ripe", max_lines=1, elem_id="class-name")
-        self.class_files = gr.File(
-            label=f"A few pictures of it (up to {limits.file_bytes // 1_000_000} MB each)",
-            file_count="multiple",
-            height=160,
-            elem_id="class-files",
-        )
-        self.add = gr.Button("Add these examples", variant="primary", elem_id="add")
-        self.estimate = gr.HTML(elem_id="estimate")
-        self.classes = gr.HTML(elem_id="classes", js_on_load=PASS_CLICKS_ON)
-        with gr.Row():
-            self.undo = gr.Button("Undo", size="sm", min_width=90, elem_id="undo", interactive=False)
-            self.restart = gr.Button("Start over", size="sm", min_width=90, elem_id="restart")
-            self.model = gr.Button("Download model", size="sm", min_width=130, elem_id="model", interactive=False)
-        self.model_file = gr.File(visible=False)
-
-    def _lay_out_answers(self) -> None:
-        gr.Markdown("## 2 · New pictures")
-        self.waiting = gr.HTML('<p class="empty">Here you drop pictures to label, once there are two classes.</p>')
-        with gr.Column(visible=False, elem_id="labeling") as self.labeling:
-            self.query_files = gr.File(
-                label="Pictures to label", file_count="multiple", height=160, elem_id="query-files"
-            )
-            self.detail = gr.HTML(elem_id="detail", js_on_load=SHOW_DETAIL)
-            self.answers = gr.HTML(elem_id="answers", js_on_load=PASS_CLICKS_ON)
-            with gr.Row():
-                self.csv = gr.Button("Download answers (CSV)", size="sm", min_width=150, elem_id="csv")
-                self.clear = gr.Button("Clear answers", size="sm", min_width=120, elem_id="clear")
-            self.csv_file = gr.File(visible=False)
-
-    def _wire(self, blocks: Any) -> None:
-        """One thing at a time for all visitors: the processor is one, and no update of a session is ever lost."""
-        options: dict[str, Any] = {"api_visibility": "private", "concurrency_id": "visitors", "concurrency_limit": 1}
-        quiet = {**options, "show_progress": "hidden"}
-        blocks.load(self._arrive, None, self.view, **quiet)
-        # Without gradio's own preprocessing, which leaves an empty file behind for every file.
-        dropping = {**options, "preprocess": False}
-        for event in (self.add.click, self.name.submit):
-            event(
-                self._add,
-                [self.state, self.name, self.class_files],
-                [*self.view, self.name, self.class_files],
-                show_progress_on=self.class_files,
-                **dropping,
-            )
-        self.query_files.upload(
-            self._label,
-            [self.state, self.query_files],
-            [*self.view, self.query_files],
-            show_progress_on=self.query_files,
-            **dropping,
-        )
-        for part in (self.classes, self.answers, self.detail):
-            part.click(self._click, self.state, self.view, show_progress_on=part, **options)
-        for button, action in ((self.undo, undo), (self.clear, clear_answers), (self.restart, start_over)):
-            button.click(partial(self._act, action=action), self.state, self.view, **quiet)
-        for button, write, carrier in (
-            (self.model, write_model, self.model_file),
-            (self.csv, write_csv, self.csv_file),
-        ):
-            made = button.click(
-                partial(self._write, write=write), self.state, carrier, show_progress_on=button, **options
-            )
-            made.then(None, carrier, None, js=SAVE_FILE)
-
-    def _arrive(self) -> list[Any]:
-        return self._shown(new_session(self.shared))
-
-    def _add(self, session: Session | None, name: str, files: list[dict[str, Any]] | None) -> Any:
-        after = self._attempt(session, lambda before: add_class(before, name or "", _paths(files)))
-        return gr.skip() if after is None else [*self._shown(after), "", None]
-
-    def _label(self, session: Session | None, files: list[dict[str, Any]] | None) -> Any:
-        after = self._attempt(session, lambda before: classify(before, _paths(files)))
-        return [gr.skip()] * len(self.view) + [None] if after is None else [*self._shown(after), None]
-
-    def _act(self, session: Session | None, action: Callable[[Session], Outcome]) -> Any:
-        after = self._attempt(session, action)
-        return gr.skip() if after is None else self._shown(after)
-
-    def _click(self, session: Session | None, event: gr.EventData) -> Any:
-        """A button inside our own HTML: remove a class, say what a picture is, or ask why."""
-        clicked = dict(event._data or {})
-        if "remove" in clicked:
-            return self._act(session, lambda before: remove_class(before, str(clicked["remove"])))
-        position = int(clicked["answer"])
-        after = session
-        if "right" in clicked:
-            after = self._attempt(session, lambda before: correct(before, position, str(clicked["right"])))
-        if after is None or (why := _told(lambda: explain(after, position))) is None:
-            return gr.skip()
-        return self._shown(after, detail_html(after, position, why), position)
-
-    def _write(self, session: Session | None, write: Callable[[Session, Path], Path]) -> str | None:
-        """Make a download, at an address that nobody can guess; the one before it is not needed any more."""
-        if session is None:
-            return None
-        own = self.folder / session.key
-        shutil.rmtree(own, ignore_errors=True)
-        return _told(lambda: str(write(session, own / uuid4().hex)))
-
-    def _leave(self, session: Session | None) -> None:
-        if session is not None:
-            shutil.rmtree(self.folder / session.key, ignore_errors=True)
-
-    def _attempt(self, session: Session | None, action: Callable[[Session], Outcome]) -> Session | None:
-        """Do it; what is wrong or worth knowing is said on the page."""
-        outcome = _told(lambda: action(session or new_session(self.shared)))
-        if outcome is None:
-            return None
-        for remark in outcome.remarks:
-            gr.Warning(escape(remark), title="Note")
-        return outcome.session
-
-    def _shown(self, session: Session, detail: str = "", opened: int | None = None) -> list[Any]:
-        """Values for `view`."""
-        report = support_report(session)
-        return [
-            session,
-            classes_html(session, report),
-            estimate_html(session, report),
-            answers_html(session, opened),
-            detail,
-            gr.update(visible=not session.is_ready),
-            gr.update(visible=session.is_ready),
-            gr.update(interactive=session.before is not None),
-            gr.update(interactive=session.classifier is not None),
-        ]
-
-    def _about(self) -> str:
-        backbone = self.shared.backbone
-        adapter = "" if backbone.adapter is None else ", with an adapter"
-        return f"Network: {backbone.source}{adapter}, {backbone.image_size} × {backbone.image_size} pixels."
+    def __init__(self, session: Session, view: View) -> None:
+        self.session, self.view = session, view
+        self.file: Path | None = None
 
 
-def _told(action: Callable[[], T]) -> T | None:
-    """Do something; what is wrong with it is said on the page."""
-    try:
-        return action()
-    except InputError as error:
-        gr.Warning(escape(str(error)), title="Not done")
-        return None
+@final
+class Visits:
+    """All sessions, each known by a key that only its visitor has. `open` counts the tabs in which it is shown."""
+
+    def __init__(self, shared: Shared, downloads: Path) -> None:
+        self.shared, self.downloads = shared, downloads
+        self.known: dict[str, Visit] = {}
+        self.open: Counter[str] = Counter()
+        self.answered = count()
+
+    def act(self, key: str | None, event: gr.EventData) -> tuple[str, str]:
+        """Do what a browser says, and tell it what has changed, as JSON."""
+        action = do.understood(dict(event._data or {}))
+        fresh = key not in self.known
+        if fresh:
+            wanted = action.key if isinstance(action, do.Arrive) else None
+            key = self._enter(wanted, action.language if isinstance(action, do.Arrive) else "en")
+        visit = self.known[str(key)]
+        told: dict[str, Any] = {"number": next(self.answered), "key": key}
+        spoke = visit.view.language
+        try:
+            told |= self._done(visit, action)
+        except InputError as error:
+            said = error.said if isinstance(error, TextError) else Said.plain(str(error))
+            told["messages"] = [said.in_language(visit.view.language)]
+        if fresh or isinstance(action, do.Arrive) or visit.view.language != spoke:
+            told["frame"] = frame_html(self.shared, visit.view)
+        told |= shown(visit)
+        return str(key), msgspec.json.encode(told).decode()
+
+    def leave(self, key: str | None) -> None:
+        """A tab was closed a while ago; with the last one the session goes."""
+        if key is None:
+            return
+        self.open[key] -= 1
+        if self.open[key] <= 0:
+            del self.open[key]
+            self._forget(key)
+
+    def _enter(self, wanted: str | None, language: do.Language) -> str:
+        """The key of the session that a browser remembers, else of a new one."""
+        key = wanted if wanted in self.known else uuid4().hex
+        if key not in self.known:
+            if len(self.known) >= MOST_VISITS:
+                self._forget(next(iter(self.known)))
+            self.known[key] = Visit(new_session(self.shared), View(language=language))
+        self.open[key] += 1
+        return key
+
+    def _forget(self, key: str) -> None:
+        visit = self.known.pop(key, None)
+        if visit is not None and visit.file is not None:
+            shutil.rmtree(visit.file.parent, ignore_errors=True)
+
+    def _done(self, visit: Visit, action: do.Action) -> dict[str, Any]:
+        """What to tell besides the new look of the page: sentences, an address to download from."""
+        if isinstance(action, do.Download):
+            return self._download(visit, WRITERS[action.what])
+        outcome = changed_session(visit.session, action)
+        if outcome is not None:
+            visit.session = outcome.session
+        visit.view = changed_view(visit, action)
+        remarks = () if outcome is None else outcome.remarks
+        return {"messages": [remark.in_language(visit.view.language) for remark in remarks]}
+
+    def _download(self, visit: Visit, write: Callable[[Session, View, Path], Written]) -> dict[str, Any]:
+        """Make a file, at an address that nobody can guess; the one before it is not needed any more."""
+        if visit.file is not None:
+            shutil.rmtree(visit.file.parent, ignore_errors=True)
+        visit.file, remark = write(visit.session, visit.view, self.downloads / uuid4().hex)
+        told = [] if remark is None else [remark.in_language(visit.view.language)]
+        return {"messages": told, "download": f"/download/{visit.file.parent.name}/{visit.file.name}"}
 
 
-def _paths(files: list[dict[str, Any]] | None) -> list[Path]:
-    return [Path(file["path"]) for file in files or []]
+def changed_session(session: Session, action: do.Action) -> Outcome | None:
+    """Do what changes a session; `None` for everything else."""
+    match action:
+        case do.Teach() | do.Label():
+            return received(session, action)
+        case do.RemoveClass(name=name):
+            return remove_class(session, name)
+        case do.RenameClass(name=name, new=new):
+            return rename_class(session, name, new)
+        case do.RemoveExample(picture=picture):
+            return remove_example(session, picture)
+        case do.MoveExample(picture=picture, to=to):
+            return move_example(session, picture, to)
+        case do.Correct(answer=position, right=right):
+            return correct(session, position, right)
+        case do.Undo():
+            return undo(session)
+        case do.ClearAnswers():
+            return clear_answers(session)
+        case do.StartOver():
+            return start_over(session)
+    return None
+
+
+def received(session: Session, action: do.Teach | do.Label) -> Outcome:
+    """Use the files that have arrived, and note those that have not."""
+    noted: tuple[Said, ...] = ()
+    if action.refused:
+        refused = [(file.name, file.reason) for file in action.refused]
+        first = refuse(session, refused, query=isinstance(action, do.Label), drop=action.drop)
+        session, noted = first.session, first.remarks
+        if not action.files:
+            return first
+    files = [Path(file) for file in action.files]
+    if isinstance(action, do.Teach):
+        done = add_class(session, action.name, files, action.drop)
+    else:
+        done = classify(session, files, action.drop)
+    return Outcome(done.session, noted + done.remarks)
+
+
+def changed_view(visit: Visit, action: do.Action) -> View:
+    """What a visitor looks at after an action."""
+    view = visit.view
+    match action:
+        case do.Arrange():
+            asked = {name: value for name, value in msgspec.structs.asdict(action).items() if value is not None}
+            check_threshold(visit.session, asked.get("threshold", 0.0))
+            return replace(view, **{"page": 0, **asked})
+        case do.Explain(answer=position):
+            query_at(visit.session, position)
+            return replace(view, opened=None if view.opened == position else position)
+        case do.OpenExample(picture=picture):
+            return replace(view, example="" if view.example == picture else picture)
+        case do.ShowExamples(name=name, count=most):
+            return replace(view, expanded=(name, most))
+        case do.Speak(language=language):
+            return replace(view, language=language)
+        case do.Correct() | do.Arrive() | do.Download():
+            return view
+        case do.Label() | do.Teach():
+            return replace(view, example="")
+    return replace(view, opened=None, example="")
+
+
+def shown(visit: Visit) -> dict[str, Any]:
+    """The parts of the page that change, by the `id` of their places, and what is possible now."""
+    session, view = visit.session, visit.view
+    report = support_report(session)
+    detail = ""
+    if view.opened is not None and view.opened < len(session.queries) and session.is_ready:
+        detail = detail_html(session, view, explain(session, view.opened))
+    return {
+        "parts": {
+            "classes": classes_html(session, report, view),
+            "estimate": estimate_html(session, report, view),
+            "answers": answers_html(session, view),
+            "detail": detail,
+            "left-out": left_out_html(session, view),
+            "home": home_html(session, view),
+        },
+        "classes": list(session.classes),
+        "ready": session.is_ready,
+        "undoable": bool(session.past),
+    }

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: 
     from cplsr.app.page import build_page, theme
 
     downloads = folder / "downloads"
+    shared = replace(shared, folder=folder / "pictures")
     blocks = build_page(shared, downloads)
     blocks.state_session_capacity = MAX_SESSIONS
     blocks.has_launched = True  # else gradio, which is mounted here and never launched, skips its own check of paths

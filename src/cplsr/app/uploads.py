@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
+import weakref
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
+from uuid import uuid4
 
 import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 from PIL import Image
 
 from cplsr.data.domain import UnreadableImageError
@@ -17,7 +21,6 @@ from cplsr.data.image_file import NO_MEMORY, read_image
 from cplsr.data.preprocess import RESIZE_FACTOR, to_rgb, upright
 
 THUMBNAIL_SIDE = 192
-NAMED = 5
 
 
 @final
@@ -25,70 +28,65 @@ NAMED = 5
 class Limits:
     """How much one visitor may bring, and how much all of them together may leave here.
 
-    pixels: width × height of a picture. hourly_bytes: uploads are kept for an hour, so this bounds what is on disk.
-    pictures_of_all: examples and answers in memory. files_per_drop: the rest is left out and counted.
-    examples: of all classes of a visitor together. answers: on the page.
+    pixels: width × height of a picture. hourly_bytes: that may arrive. kept_bytes_of_all: files of what is in use.
+    pictures_of_all: examples and answers in memory. examples: of all classes of a visitor together.
     """
 
     file_bytes: int = 20_000_000
     pixels: int = 50_000_000
-    hourly_bytes: int = 1_000_000_000
-    hourly_bytes_of_all: int = 4_000_000_000
-    pictures_of_all: int = 10_000
-    files_per_drop: int = 100
+    hourly_bytes: int = 4_000_000_000
+    hourly_bytes_of_all: int = 8_000_000_000
+    kept_bytes_of_all: int = 8_000_000_000
+    pictures_of_all: int = 20_000
     classes: int = 100
     examples: int = 2000
-    answers: int = 500
+    answers: int = 5000
     name_letters: int = 60
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What is kept of an image: enough to embed it, show it and recognize it again.
+    """What is kept of an image: its file, and what is needed to show it and to recognize it again.
 
-    name: unique among a visitor's pictures.
-    square: upright in RGB, at the size from which the center is cropped, so that `preprocess` of it and of the file
-        are the same bytes. digest: a hash of it.
-    thumbnail: a small JPEG in the original proportions.
+    name: unique among a visitor's pictures. side: of the square from which the center is cropped.
+    thumbnail: a small JPEG in the original proportions. digest: a hash of the square.
+    size: of the file, in bytes.
     """
 
     name: str
-    square: Image.Image
+    file: Path
+    side: int
     thumbnail: bytes
     digest: str
+    size: int
+
+    def square(self) -> Image.Image:
+        """Decode the file: upright, in RGB, at a size of which `preprocess` makes the same bytes as of the file."""
+        return Image.fromarray(_square(to_rgb(upright(read_image(self.file))), self.side))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What came of the files that were dropped at once: pictures, (name, reason) of others, how many were too many."""
+    """What came of some files: pictures, and (name, reason) of the others."""
 
     pictures: tuple[Picture, ...]
     unreadable: tuple[tuple[str, str], ...]
-    left_out: int
-
-    def remarks(self) -> tuple[str, ...]:
-        """Tell the visitor in sentences what was left out."""
-        sentences = []
-        if self.unreadable:
-            shown = "; ".join(f"{name} ({reason})" for name, reason in self.unreadable[:NAMED])
-            more = f" and {len(self.unreadable) - NAMED:,} more" if len(self.unreadable) > NAMED else ""
-            sentences.append(f"Left out, because it could not be read: {shown}{more}.")
-        if self.left_out:
-            sentences.append(f"That was too much at once: {self.left_out:,} files were left out. Drop them again.")
-        return tuple(sentences)
 
 
-def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = ()) -> Received:
-    """Read dropped files one at a time; one that cannot be read does not stop the others.
+def receive(
+    files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = (), folder: Path | None = None
+) -> Received:
+    """Read files one at a time; one that cannot be read does not stop the others.
 
-    Names in `taken` are in use already; a second `a.png` becomes `a (2).png`.
+    Names in `taken` are in use already; a second `a.png` becomes `a (2).png`. Files are moved into the folder, if one
+    is given, and are there as long as the picture is in use.
     """
     pictures: list[Picture] = []
     unreadable: list[tuple[str, str]] = []
     used = set(taken)
-    for file in files[: limits.files_per_drop]:
+    for file in files:
         try:
             picture = read_picture(file, free_name(file.name, used), image_size, limits)
         except (UnreadableImageError, MemoryError) as error:
@@ -96,8 +94,8 @@ def receive(files: Sequence[Path], image_size: int, limits: Limits, taken: Colle
             unreadable.append((file.name, reason))
         else:
             used.add(picture.name)
-            pictures.append(picture)
-    return Received(tuple(pictures), tuple(unreadable), max(0, len(files) - limits.files_per_drop))
+            pictures.append(picture if folder is None else _moved(picture, folder))
+    return Received(tuple(pictures), tuple(unreadable))
 
 
 def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
@@ -107,14 +105,23 @@ def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Pict
         raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
     image = to_rgb(upright(read_image(file, limits.pixels)))
     side = int(RESIZE_FACTOR * image_size)
-    # Through an array: Pillow copies the file's EXIF data along, and the picture would be turned a second time.
-    pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
-    return Picture(
-        name=name,
-        square=Image.fromarray(pixels),
-        thumbnail=_thumbnail(image),
-        digest=hashlib.blake2b(pixels.tobytes(), digest_size=16).hexdigest(),
-    )
+    digest = hashlib.blake2b(_square(image, side).tobytes(), digest_size=16).hexdigest()
+    return Picture(name, file, side, _thumbnail(image), digest, size)
+
+
+def _square(image: Image.Image, side: int) -> UInt8[ndarray, "side side 3"]:
+    # As an array: Pillow copies the file's EXIF data along, and the picture would be turned a second time.
+    return np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
+
+
+def _moved(picture: Picture, folder: Path) -> Picture:
+    """The picture with its file in a folder, from where it goes when nobody has the picture any more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{uuid4().hex}{picture.file.suffix}"
+    picture.file.rename(place)
+    moved = replace(picture, file=place)
+    weakref.finalize(moved, place.unlink, missing_ok=True).atexit = False  # the whole folder goes then
+    return moved
 
 
 def free_name(name: str, used: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,29 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         kept = self.classes_[self.head_.support_labels_] != name
         self.head_.remove_class(name)
+        self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
+        if self.frozen_support_ is not None:
+            self.frozen_support_ = self.frozen_support_[kept]
+        self._settle_as_before_tuning()
+        return self
+
+    def relabel(self, labels: Sequence[Any]) -> FewShotClassifier:
+        """Give the support images other classes; no image is embedded again.
+
+        Args:
+            labels: The class of each, in the order of `support_names_`; `None` forgets the image.
+
+        Raises:
+            InputError: If no image would be left, or the labels are more or fewer than the images.
+        """
+        check_is_fitted(self)
+        if len(labels) != len(self.support_names_):
+            raise InputError(f"{len(labels):,} labels were given for {len(self.support_names_):,} support images")
+        kept = np.array([label is not None for label in labels])
+        if not kept.any():
+            raise InputError("every support image would be forgotten: keep one at least")
+        given = np.array([label for label in labels if label is not None])
+        self.head_ = self.new_head().fit(self.head_.support_[kept], given)
         self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
         if self.frozen_support_ is not None:
             self.frozen_support_ = self.frozen_support_[kept]

@@ -27,8 +27,9 @@ class Export(BackboneSettings):
     with it, what is not given of the backbone is as it was in training. Nothing is overwritten.
     """
 
-    to: Literal["transformers", "onnx", "timm"]
-    """A folder for AutoModel.from_pretrained, a .onnx graph, or a .safetensors checkpoint in timm's key names."""
+    to: Literal["transformers", "onnx", "timm", "browser"]
+    """A folder for AutoModel.from_pretrained, a .onnx graph, a .safetensors checkpoint in timm's key names, or a folder
+    with a web page that runs a saved classifier (--model) in the browser."""
     out: Path
     """Where to write: a new folder or file."""
     adapter: str | None = None
@@ -54,6 +55,9 @@ def main(arguments: list[str]) -> int:
     done = run(options)
     what = "adapter folded into the weights" if done.merged else "written as it is"
     print(f"{done.path}: {what}; differs from the source by {done.difference:.1e} of the largest value")
+    if options.to == "browser":
+        size = sum(part.stat().st_size for part in done.path.iterdir())
+        print(f"{size / 1e6:.0f} MB with what runs models in browsers; README.md in it says how to open the page")
     return 0
 
 
@@ -61,6 +65,11 @@ def run(options: Export) -> Exported:
     """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
     if options.model is not None:
+        if options.to == "browser":
+            from cplsr.export.browser_page import export_browser_page
+
+            classifier = cplsr.FewShotClassifier.load(options.model, backbone=options.backbone, device="cpu")
+            return export_browser_page(classifier, options.out)
         from cplsr.export.classifier_graph import export_classifier
 
         return export_classifier(options.model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)
@@ -110,14 +119,16 @@ def _check(options: Export) -> None:
     if options.raw_pixels and options.to != "onnx":
         raise InputError(f"--raw-pixels is for ONNX graphs; with --to {options.to} normalizing is the reader's part")
     if options.model is not None:
-        if options.to != "onnx":
-            raise InputError(f"a classifier was given (--model); it can be written --to onnx only, not {options.to}")
+        if options.to not in ("onnx", "browser"):
+            raise InputError(f"a classifier (--model) can be written --to onnx or browser only, not {options.to}")
         brought = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers")
         if given := [name for name in brought if getattr(options, name) is not None]:
             raise InputError(f"--{given[0].replace('_', '-')} comes with the classifier of --model: leave it out")
+    elif options.to == "browser":
+        raise InputError("a page for browsers is made of a saved classifier: give its folder as --model")
     from cplsr.export.destination import check_free_checkpoint, check_free_file, check_free_folder
 
-    if options.to == "transformers":
+    if options.to in ("transformers", "browser"):
         check_free_folder(options.out)
     elif options.to == "timm":
         check_free_checkpoint(options.out)

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     queries = open_queries(options.query)
     if options.out is not None:
         check_out(options.out)
-    suggested = options.fit(options.support).suggest(queries, options.count)
+    suggested = options.fit(open_support(options.support)).suggest(queries, options.count)
     if not suggested:
         raise InputError(f"none of the {len(queries):,} images of {options.query} can be read: give others")
     for each in suggested:
@@ -61,7 +61,8 @@ def main(arguments: list[str]) -> int:
 
 def suggestions_table(suggested: list[Suggestion]) -> Table:
     """Make a table with a row for each image: its path, what it is taken for now, and why to label it."""
-    from cplsr.classifier.csv_run import COLUMNS, csv_row
+    from cplsr.classifier.csv_run import csv_row
+    from cplsr.classifier.prediction import COLUMNS
     from cplsr.report.tables import table
 
     shown = COLUMNS[: COLUMNS.index("known")]

@@ -101,7 +101,7 @@ def train(
     with only_writer(folder.path) if processes.first else nullcontext():
         begun = folder.begin({**_describe(job), "command": command}, resume=resume) if processes.first else None
         if left := processes.gather(begun)[0]:
-            if processes.first:
+            if processes.first and _log.isEnabledFor(logging.INFO):  # a step is timed only where somebody reads it
                 for sentence in forecast(job).sentences():
                     _log.info(sentence)
             _train(job, folder, workers)

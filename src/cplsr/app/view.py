@@ -1,0 +1,83 @@
+"""What of a session a visitor looks at: language, order, selection, threshold, page; nothing here changes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from cplsr.app.actions import Language, Sort
+from cplsr.app.session import Query, Session
+from cplsr.app.texts import TextError
+from cplsr.classifier.embedding_classifier import UNKNOWN
+
+PAGE = 48
+UNUSUAL = 0.95
+"""Only one in twenty pictures of the same kind scores higher; see `out_of_domain_score`."""
+CLASS = "class:"
+Test = Callable[[Query], bool]
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """How the page looks for one visitor.
+
+    only: which answers are shown: empty for all, a key of `selections`, or `class:` and a name.
+    threshold: answers that are less sure are unknown. opened: the answer that is explained.
+    example: the support picture that is about to be moved or removed. expanded: a class, and how many of its examples
+    are shown.
+    """
+
+    language: Language = "en"
+    sort: Sort = "newest"
+    only: str = ""
+    page: int = 0
+    threshold: float = 0.0
+    opened: int | None = None
+    example: str = ""
+    expanded: tuple[str, int] = ("", 0)
+
+    def is_unknown(self, query: Query) -> bool:
+        """Whether an answer is too unsure to count."""
+        return query.answer is not None and query.confidence < self.threshold
+
+
+def is_unusual(query: Query) -> bool:
+    """Whether a picture is unlike all examples."""
+    return query.corrected is None and query.answer is not None and (query.answer.out_of_domain or 0.0) >= UNUSUAL
+
+
+def selections(view: View) -> dict[str, Test]:
+    """Kinds of answers that can be looked at alone, besides classes; another kind is another line here."""
+    return {
+        "unknown": view.is_unknown,
+        "unusual": is_unusual,
+        "corrected": lambda query: query.corrected is not None,
+    }
+
+
+def arranged(session: Session, view: View) -> list[int]:
+    """Positions of the answers to show, in the order to show them, over all pages."""
+    if view.only.startswith(CLASS):
+        name = view.only.removeprefix(CLASS)
+        test: Test = lambda query: query.label == name and not view.is_unknown(query)  # noqa: E731
+    else:
+        test = selections(view).get(view.only, lambda query: True)
+    shown = [position for position, query in enumerate(session.queries) if test(query)]
+    if view.sort == "newest":
+        return shown[::-1]
+    if view.sort == "name":
+        return sorted(shown, key=lambda position: session.queries[position].picture.name)
+    return sorted(shown, key=lambda p: session.queries[p].confidence, reverse=view.sort == "surest")
+
+
+def pages(answers: int) -> int:
+    """How many pages there are, one at least."""
+    return max(1, -(-answers // PAGE))
+
+
+def check_threshold(session: Session, threshold: float) -> None:
+    """Raise `TextError` where `unknown` would mean two things."""
+    if threshold > 0 and UNKNOWN in session.classes:
+        raise TextError("class_called_unknown", name=UNKNOWN)
