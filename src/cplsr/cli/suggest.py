@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cplsr.cli.classify import FittingSettings
+from cplsr.cli.classify import FittingSettings, open_support
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
