@@ -52,7 +52,7 @@ def test_a_visit(address: str, files: dict[str, list[Path]], tmp_path: Path) -> 
         visitor.allow_downloads(tmp_path)
         _teach(visitor, files)
         assert sorted(visitor.classes()) == sorted(names)
-        assert "of 15 support images are recognized" in visitor.text("#estimate")
+        assert "Of 100 new pictures like these, expect " in visitor.text("#estimate")
 
         queries = [*files[names[0]][5:9], *files[names[1]][5:8], *files[names[2]][5:8]]
         visitor.label(queries)
@@ -61,6 +61,12 @@ def test_a_visit(address: str, files: dict[str, list[Path]], tmp_path: Path) -> 
         assert all(label in names and note.endswith("% sure") for label, note in answers.values())
         truth = {file.name: name for name, some in files.items() for file in some}
         assert sum(label == truth[name] for name, (label, _) in answers.items()) >= 6
+
+        visitor.press("#suggest")
+        visitor.wait.until(lambda _: "10 would teach most" in visitor.text("#answers .note"))
+        assert set(visitor.answers()) == {file.name for file in queries}
+        visitor.choose("only", "")
+        visitor.wait.until(lambda _: "would teach most" not in visitor.text("#answers"))
 
         asked = queries[0].name
         visitor.ask_why(asked)
@@ -149,7 +155,7 @@ def test_a_thousand_files_in_folders_on_a_phone(address: str, tmp_path: Path) ->
         visitor.wait.until(lambda _: sorted(visitor.classes()) == sorted(COLORS))
         visitor.wait_until_idle()
         visitor.drop("query-folder", [tmp_path / "new"])
-        visitor.wait.until(lambda _: "left" in visitor.text(".uploading"))  # the time that is left
+        visitor.wait.until(lambda _: "left" in visitor.text("#query-drop .uploading"))  # the time that is left
         visitor.wait_until_idle()
         assert f"all ({THOUSAND:,})" in visitor.text("select[name=only] option")
         reasons = visitor.text(".left-out")
@@ -260,7 +266,7 @@ def test_in_german(address: str, files: dict[str, list[Path]]) -> None:
         visitor.choose("language", "de")
         visitor.wait.until(lambda _: "Bilder nach Beispielen" in visitor.text("h1"))
         words = visitor.text("#root").replace(first[5].name, "")
-        assert "Der Reihe nach weggelassen" in words
+        assert "Von 100 neuen Bildern" in words
         assert not set(re.findall(r"\w+", words)) & {"the", "of", "pictures", "sure", "Undo", "with"}
         assert driver.execute_script("return document.documentElement.lang") == "de"
         driver.refresh()

@@ -37,12 +37,13 @@ from cplsr.app.session import (
     remove_example,
     rename_class,
     start_over,
+    suggestions,
     support_report,
     undo,
 )
 from cplsr.app.texts import Said
 from cplsr.app.uploads import Limits
-from cplsr.app.view import View
+from cplsr.app.view import View, arranged
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.errors import InputError
@@ -389,6 +390,26 @@ def test_labeled_pictures_come_home_in_folders_as_they_were(answered: Session, t
     strict, _ = write_labeled(session, View(threshold=1.0), tmp_path / "strict")
     with zipfile.ZipFile(strict) as archive:
         assert len(archive.namelist()) == 10 + 1  # unknown pictures stay out
+
+
+def test_what_to_label_next_leaves_out_what_was_given_and_keeps_its_order(taught: Session, paint: Paint) -> None:
+    asked = classify(taught, [*paint("red", 2), *paint("green", 2), *paint("yellow", 2)]).session
+    names = [query.picture.name for query in asked.queries]
+    all_of_them = suggestions(asked)
+    assert sorted(name for name, _ in all_of_them) == sorted(names)
+    assert all(reason for _, reason in all_of_them)
+    first = all_of_them[0][0]
+    assert suggestions(asked, count=1) == all_of_them[:1]
+    learned = correct(asked, names.index(first), "blue").session
+    assert first not in dict(suggestions(learned))
+    view = View(only="next", next=suggestions(learned))
+    assert [names[position] for position in arranged(learned, view)] == list(dict(view.next))
+    for position in range(len(names)):
+        learned = correct(learned, position, "blue").session
+    with pytest.raises(InputError, match="nothing left to learn"):
+        suggestions(learned)
+    with pytest.raises(InputError, match="at least two classes"):
+        suggestions(new_session(taught.shared))
 
 
 def test_folder_names_are_all_different() -> None:

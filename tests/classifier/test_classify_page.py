@@ -46,6 +46,6 @@ def test_the_python_example(tmp_path, capsys):
 def test_the_commands_are_real():
     commands = re.findall(r"^cplsr (\w+)", TEXT, flags=re.M)
 
-    assert commands == ["classify", "check"]
+    assert commands == ["classify", "check", "suggest"]
     options = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Classify)}
     assert set(re.findall(r"--[a-z][a-z-]+", TEXT)) <= options

@@ -44,7 +44,9 @@ def test_choice_temperature_and_report_are_those_before_tuning(backbone, support
     assert (tuned.head_.choice_, tuned.temperature_) == (plain.head_.choice_, plain.temperature_)
     before, after = plain.evaluate_support(), tuned.evaluate_support()
     assert (after.expected, after.confusions, after.comparison) == (before.expected, before.confusions, None)
-    assert after.expectation() == f"{before.expectation()} Tuning on them came after that and is not judged here."
+    assert (
+        after.expectation() == f"{before.expectation()} Tuning on your examples came after that and is not judged here."
+    )
     assert [score.accuracy for score in compare_methods(tuned)] == [score.accuracy for score in compare_methods(plain)]
 
 

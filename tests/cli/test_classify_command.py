@@ -55,7 +55,7 @@ def test_tuned_on_the_examples_and_saved_so(folders, common, capsys):
     asked = [*common, "--query", str(folders / "query"), "--out", str(out)]
     words = [*asked, "--support", str(folders / "support"), "--tune-on-support", "--tune-options", "steps=2", "lr=0.03"]
     assert main([*words, "--save", str(model)]) == 0
-    assert "Tuning on them came after that" in capsys.readouterr().out
+    assert "Tuning on your examples came after that" in capsys.readouterr().out
     first = rows_of(out)
     saved = FewShotClassifier.load(model, workers=0)
     assert (saved.tuned_["steps"], saved.adapter_kind_) == (2, "tokens")
@@ -90,13 +90,13 @@ def test_from_examples_to_a_file_a_model_and_sorted_copies(folders, common, caps
     copies = sorted(str(file.relative_to(sorted_to)) for file in sorted_to.rglob("*.png"))
     assert len(copies) == 12
     assert all(copy.partition("/")[0] == Path(copy).name.partition(".")[0] for copy in copies)
-    for words in ("13 images", "could not be read: 1", "mean confidence", "9 of 9 support images", str(model)):
+    for words in ("13 images", "could not be read: 1", "mean confidence", "Of 100 new pictures", str(model)):
         assert words in printed
 
     again = folders / "again.csv"
     assert main(["--model", str(model), "--query", str(folders / "query"), "--out", str(again), "--workers", "0"]) == 0
     assert again.read_bytes() == out.read_bytes()
-    assert "9 of 9 support images" in capsys.readouterr().out
+    assert "Of 100 new pictures" in capsys.readouterr().out
 
 
 def test_unknown_ones_have_a_folder_of_their_own(folders, common, capsys):

@@ -50,7 +50,7 @@ Verb = tuple[str, tuple[str, ...], Callable[[Path], Any]]
 VERBS: dict[str, Verb] = {
     "train": ("run", ("--resume", "--episodes", "12"), outcome_of_run),
     "evaluate": ("results.json", ("--head", "prototypes", "logistic"), outcome_of_json),
-    "classify": ("predictions.csv", (), Path.read_bytes),
+    "classify": ("predictions.csv", ("--force",), Path.read_bytes),
     "ablate": ("ablation", (), outcome_of_ablation),
 }
 """Of every verb what it writes, more options, and what must be the same in the end."""

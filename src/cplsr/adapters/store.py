@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.base import fingerprint
-from cplsr.adapters.coalescent import mean_of_projections
+from cplsr.adapters.coalescent import Coalescent, mean_of_projections
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions, why_not_downloaded
 from cplsr.errors import InputError, first_line
@@ -68,9 +69,10 @@ def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
     if first.kind != "coalescent":
         raise InputError(f"{first.folder} is a {first.kind!r} adapter: only coalescent projections are averaged")
     tensors = [_read_tensors(each) for each in stored]
+    defaults = {name: option.default for name, option in signature(Coalescent).parameters.items()}
     for each, own in zip(others, tensors[1:], strict=True):
         shapes = [{name: tensor.shape for name, tensor in one.items()} for one in (tensors[0], own)]
-        options = [{**one.options, "seed": 0} for one in (first, each)]
+        options = [{**defaults, **one.options, "seed": 0} for one in (first, each)]
         same = each.kind == first.kind and each.backbone["fingerprint"] == first.backbone["fingerprint"]
         if not same or options[0] != options[1] or shapes[0] != shapes[1]:
             raise InputError(

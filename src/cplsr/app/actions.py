@@ -116,6 +116,10 @@ class Arrange(Action, frozen=True, tag="arrange"):
     threshold: Share | None = None
 
 
+class Suggest(Action, frozen=True, tag="suggest"):
+    """Which pictures are worth labeling next?"""
+
+
 class Undo(Action, frozen=True, tag="undo"):
     """Take back the last step."""
 
@@ -142,7 +146,7 @@ class Download(Action, frozen=True, tag="download"):
 
 ANY = (
     Arrive | Teach | Label | RemoveClass | RenameClass | RemoveExample | MoveExample | OpenExample | ShowExamples
-    | Explain | Close | Correct | Arrange | Undo | ClearAnswers | StartOver | Speak | Download
+    | Explain | Close | Correct | Arrange | Suggest | Undo | ClearAnswers | StartOver | Speak | Download
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cplsr.app.markup import download_button, escape, jpeg, percent
 from cplsr.app.session import Query, Session
-from cplsr.app.texts import say
+from cplsr.app.texts import from_below, say
 from cplsr.app.view import CLASS, PAGE, View, arranged, is_unusual, pages, selections
 
 
@@ -17,8 +17,11 @@ def answers_html(session: Session, view: View) -> str:
     cards = [_card(p, session.queries[p], view) for p in shown[page * PAGE : (page + 1) * PAGE]]
     tiles = "".join(cards) or f'<p class="empty">{say(view.language, "none_shown")}</p>'
     buttons = download_button("answers", view)
+    suggest = say(view.language, "suggest")
+    button = f'<button type="button" id="suggest" data-do="suggest" data-key="suggest">{suggest}</button>'
+    hint = say(view.language, "suggested", count=len(shown)) if view.only == "next" and shown else ""
     return (
-        f"{_tools(session, view)}"
+        f'{_tools(session, view)}<p class="buttons">{button}<span class="note">{hint}</span></p>'
         f'<p class="note">{say(view.language, "keys")}</p><div class="answers">{tiles}</div>'
         f'{_pager(page, pages(len(shown)), view)}<p class="buttons">{buttons}'
         f'<button type="button" id="clear" data-do="clear_answers" data-key="clear">'
@@ -93,7 +96,9 @@ def _card(position: int, query: Query, view: View) -> str:
         share = percent(query.confidence)
         below = f'<span class="bar"><i style="width:{share}%"></i></span>'
         below += f'<span class="note">{say(language, "sure", share=share)}</span>'
-        if is_unusual(query):
+        if view.only == "next":
+            below += f'<span class="flag">{escape(from_below(language, dict(view.next)[query.picture.name]))}</span>'
+        elif is_unusual(query):
             states.append("unusual")
             below += f'<span class="flag">{say(language, "unlike")}</span>'
     if view.is_unknown(query):

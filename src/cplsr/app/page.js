@@ -10,11 +10,13 @@ let now = {classes: []}, texts = {}, chosen = [];
 
 // One thing after the other: the promise is kept when the server is done with this one.
 function act(action) {
-  underWay += 1;
-  root.setAttribute('aria-busy', 'true');
+  begin();
   last = last.then(() => new Promise(resolve => { settle = resolve; trigger('click', action); }));
-  return last.then(() => { if (!(underWay -= 1)) root.removeAttribute('aria-busy'); });
+  return last.then(end);
 }
+
+function begin() { underWay += 1; root.setAttribute('aria-busy', 'true'); }
+function end() { if (!(underWay -= 1)) root.removeAttribute('aria-busy'); }
 
 window.cplsrSettled = () => settle();
 
@@ -183,6 +185,7 @@ async function send(files, zone, name) {
   const drop = crypto.getRandomValues(new Uint32Array(2)).join('-'), began = performance.now();
   const box = $(`#${zone}-drop .uploading`), [bar, words, stop] = box.children;
   let stopped = false, done = 0;
+  begin();
   box.hidden = false;
   stop.onclick = () => { stopped = true; };
   for (const part of parts(files, name)) {
@@ -197,6 +200,7 @@ async function send(files, zone, name) {
     done += part.length;
   }
   box.hidden = true;
+  end();
 }
 
 function parts(files, name) {

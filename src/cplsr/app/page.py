@@ -42,6 +42,7 @@ from cplsr.app.session import (
     remove_example,
     rename_class,
     start_over,
+    suggestions,
     support_report,
     undo,
 )
@@ -216,6 +217,8 @@ def changed_view(visit: Visit, action: do.Action) -> View:
             asked = {name: value for name, value in msgspec.structs.asdict(action).items() if value is not None}
             check_threshold(visit.session, asked.get("threshold", 0.0))
             return replace(view, **{"page": 0, **asked})
+        case do.Suggest():
+            return replace(view, only="next", page=0, next=suggestions(visit.session))
         case do.Explain(answer=position):
             query_at(visit.session, position)
             return replace(view, opened=None if view.opened == position else position)

@@ -33,6 +33,8 @@ NEIGHBORS = 5
 FEWEST_CLASSES = 2
 """With a single class every answer is the same."""
 STEPS_BACK = 20
+SUGGESTED = 10
+"""So many pictures are suggested at a time."""
 
 
 @final
@@ -279,6 +281,17 @@ def explain(session: Session, position: int) -> Explanation:
         raise TextError("nothing_to_explain")
     with session.shared.lock:
         return session.classifier.explain(query.picture.square(), neighbors=NEIGHBORS)
+
+
+def suggestions(session: Session, count: int = SUGGESTED) -> tuple[tuple[str, str], ...]:
+    """Names of the pictures whose labels would teach most, the best first, each with the reason."""
+    open_ones = [query for query in session.queries if query.corrected is None]
+    if session.classifier is None or not session.is_ready:
+        raise TextError("nothing_to_choose")
+    if not open_ones:
+        raise TextError("all_given")
+    suggested = session.classifier.suggest(np.stack([query.vector for query in open_ones]), count)
+    return tuple((open_ones[each.index].picture.name, each.reason) for each in suggested)
 
 
 def support_report(session: Session) -> SupportReport | None:

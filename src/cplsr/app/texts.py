@@ -99,6 +99,16 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "show_class": ("{name} ({count})", "{name} ({count})"),
     "show_unknown": ("unknown ({count})", "unbekannt ({count})"),
     "show_unusual": ("unlike your examples ({count})", "anders als die Beispiele ({count})"),
+    "show_next": ("label these next ({count})", "diese als Nächstes ({count})"),
+    "suggest": ("Label these next", "Diese als Nächstes bestimmen"),
+    "suggested": (
+        "These {count} would teach most: press one and say what it is. Then ask for the next ones.",
+        "Diese {count} sind am lehrreichsten: drücke auf eines und sag, was es ist. Dann frag nach den nächsten.",
+    ),
+    "all_given": (
+        "Every picture has been given a class by you: there is nothing left to learn from.",
+        "Du hast jedes Bild selbst bestimmt: es ist nichts mehr zu lernen.",
+    ),
     "show_corrected": ("given by you ({count})", "von dir bestimmt ({count})"),
     "threshold": ("Unknown below {share} %", "Unbekannt unter {share} %"),
     "unknowns": ("{count} of {of} unknown", "{count} von {of} unbekannt"),
@@ -261,10 +271,11 @@ TEXTS: dict[str, tuple[str, ...]] = {
 }
 
 FROM_BELOW: dict[str, tuple[str, ...]] = {
-    "Left out in turn, {a} of {b} support images are recognized ({c}): on new images of the same kind expect {d} to "
-    "{e}.": (
-        "Der Reihe nach weggelassen, werden {a} von {b} Beispielen erkannt ({c}): bei neuen Bildern derselben Art sind "
-        "{d} bis {e} zu erwarten.",
+    "Of 100 new pictures like these, expect {a} to {b} to be labeled correctly (best guess {c}).": (
+        "Von 100 neuen Bildern wie diesen werden voraussichtlich {a} bis {b} richtig eingeordnet (am ehesten {c}).",
+    ),
+    "{a} Tuning on your examples came after that and is not judged here.": (
+        "{a} Die Feinanpassung an die Beispiele kam danach und ist hier nicht beurteilt.",
     ),
     "No class has two images, so nothing can be said about accuracy: give at least one more image of every class.": (
         "Keine Klasse hat zwei Bilder, also lässt sich über die Genauigkeit nichts sagen: gib jeder Klasse mindestens "
@@ -293,7 +304,12 @@ FROM_BELOW: dict[str, tuple[str, ...]] = {
     "Frozen or adapter: no clear difference on these images ({a}; chance {b}).": (
         "Ohne oder mit Adapter: kein deutlicher Unterschied bei diesen Bildern ({a}; Zufall {b}).",
     ),
-    "Recommended: {a} ({b}; chance {c}).": ("Empfohlen: {a} ({b}; Zufall {c}).",),
+    "Recommended: {a} ({b}; chance {c}); {d}.": ("Empfohlen: {a} ({b}; Zufall {c}); {d}.",),
+    "--adapter frozen leaves the adapter out": ("--adapter frozen lässt den Adapter weg",),
+    "it is in use": ("er ist in Gebrauch",),
+    "in doubt between {a} and {b}": ("unentschieden zwischen {a} und {b}",),
+    "unlike the examples": ("anders als die Beispiele",),
+    "stands for pictures in doubt": ("steht für andere unsichere Bilder",),
     "frozen recognizes {a}, the adapter {b} of {c}": ("ohne werden {a} erkannt, mit Adapter {b} von {c}",),
     "frozen": ("ohne Adapter",),
     "adapter": ("mit Adapter",),

@@ -26,7 +26,7 @@ class View:
     only: which answers are shown: empty for all, a key of `selections`, or `class:` and a name.
     threshold: answers that are less sure are unknown. opened: the answer that is explained.
     example: the support picture that is about to be moved or removed. expanded: a class, and how many of its examples
-    are shown.
+    are shown. next: names of pictures to label next, the one that teaches most first, each with the reason.
     """
 
     language: Language = "en"
@@ -37,6 +37,7 @@ class View:
     opened: int | None = None
     example: str = ""
     expanded: tuple[str, int] = ("", 0)
+    next: tuple[tuple[str, str], ...] = ()
 
     def is_unknown(self, query: Query) -> bool:
         """Whether an answer is too unsure to count."""
@@ -54,6 +55,7 @@ def selections(view: View) -> dict[str, Test]:
         "unknown": view.is_unknown,
         "unusual": is_unusual,
         "corrected": lambda query: query.corrected is not None,
+        "next": lambda query: query.picture.name in dict(view.next),
     }
 
 
@@ -65,6 +67,9 @@ def arranged(session: Session, view: View) -> list[int]:
     else:
         test = selections(view).get(view.only, lambda query: True)
     shown = [position for position, query in enumerate(session.queries) if test(query)]
+    if view.only == "next":
+        order = list(dict(view.next))
+        return sorted(shown, key=lambda position: order.index(session.queries[position].picture.name))
     if view.sort == "newest":
         return shown[::-1]
     if view.sort == "name":
