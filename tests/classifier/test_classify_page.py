@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from cplsr.cli.classify import Classify
+from cplsr.cli.suggest import Suggest
 
 TEXT = (Path(__file__).parents[2] / "docs" / "classify.md").read_text(encoding="utf-8")
 
@@ -47,5 +48,6 @@ def test_the_commands_are_real():
     commands = re.findall(r"^cplsr (\w+)", TEXT, flags=re.M)
 
     assert commands == ["classify", "check", "suggest"]
-    options = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Classify)}
+    fields = [*dataclasses.fields(Classify), *dataclasses.fields(Suggest)]
+    options = {f"--{field.name.replace('_', '-')}" for field in fields}
     assert set(re.findall(r"--[a-z][a-z-]+", TEXT)) <= options
