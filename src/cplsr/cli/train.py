@@ -29,6 +29,8 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
 
     Settings may come from a recipe, `cplsr train RECIPE.toml [options]`; options on the command line beat it. The
     folder RUN gets adapter/ (the selected one), last/, metrics.jsonl and run.json.
+    Suggested where images are read by all blocks and ridge regression: best_112.toml and best_224.toml, which come with
+    the package (coalescent projections, trained by what is read).
     """
 
     out: Path | None = None
