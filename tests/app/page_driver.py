@@ -12,7 +12,7 @@ from cplsr.app.server import listen, make_server, page_address, private_folder
 from cplsr.app.session import Shared
 from cplsr.data.open import open_domain
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 
 
 @contextmanager
