@@ -1,4 +1,4 @@
-"""Make the screenshots of docs/serve.md: a visit to the page in headless Chromium, on a desktop and on a phone.
+"""Make the screenshots of docs/serve.md: a visit to the page in headless Chromium, on a desktop, light and dark, and on a phone.
 
 python tools/serve_screenshots.py [FOLDER]
 """
@@ -22,7 +22,7 @@ from PIL import Image  # noqa: E402
 from cplsr.app.session import Shared  # noqa: E402
 from cplsr.classifier.backbone_choice import prepared_backbone  # noqa: E402
 
-DESKTOP, PHONE = (1180, 900), (390, 844)
+DESKTOP, PHONE = (1100, 900), (390, 844)
 CLASSES = {"meadow": "meadow", "residential": "houses", "coast": "coast"}
 COLORS = 128
 
@@ -33,22 +33,42 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     shared = Shared(prepared_backbone("embedded"))
     with tempfile.TemporaryDirectory() as folder, serving(shared) as address:
-        files = rendered(Path(folder), CLASSES, images=9)
+        files = rendered(Path(folder), CLASSES, images=8)
         with chromium(*DESKTOP) as driver:
             visit(Visitor(driver, address), files)
             save_small(driver, out / "serve-desktop.png", whole=True)
-        with chromium(*PHONE, dark=True) as driver:
+        with chromium(*DESKTOP, dark=True) as driver:
+            ask_what_next(Visitor(driver, address), files)
+            save_small(driver, out / "serve-dark.png", whole=False)
+        with chromium(*PHONE) as driver:
             visit(Visitor(driver, address), files)
             driver.execute_script("document.querySelector('#detail').scrollIntoView({behavior: 'instant'})")
             save_small(driver, out / "serve-phone.png", whole=False)
 
 
-def visit(visitor: Visitor, files: dict[str, list[Path]]) -> None:
-    """Three classes of five examples, some answers, one of them explained."""
+def teach(visitor: Visitor, files: dict[str, list[Path]], examples: int) -> None:
+    """Three classes, and the rest of the pictures to be labeled."""
     for name, pictures in files.items():
-        visitor.add_class(name, pictures[:5])
-    visitor.label([picture for pictures in files.values() for picture in pictures[5:8]])
+        visitor.add_class(name, pictures[:examples])
+    visitor.label([picture for pictures in files.values() for picture in pictures[examples:]])
+    visitor.driver.execute_script("document.activeElement.blur()")
+
+
+def visit(visitor: Visitor, files: dict[str, list[Path]]) -> None:
+    """Five examples of each class; one of the answers is explained."""
+    teach(visitor, files, examples=5)
     visitor.ask_why(next(iter(visitor.answers())))
+
+
+def ask_what_next(visitor: Visitor, files: dict[str, list[Path]]) -> None:
+    """Two examples of each class, a threshold, and the pictures that are worth labeling."""
+    teach(visitor, files, examples=2)
+    visitor.choose("threshold", "0.8")
+    visitor.wait_until_idle()
+    visitor.press("#suggest")
+    visitor.wait.until(lambda _: "would teach most" in visitor.text("#answers"))
+    visitor.wait_until_idle()
+    visitor.driver.execute_script("window.scrollTo({top: 0, behavior: 'instant'})")
 
 
 def save_small(driver: Any, out: Path, *, whole: bool) -> None:
