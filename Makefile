@@ -43,7 +43,7 @@ test-assets:
 	npm pack --ignore-scripts --pack-destination tests/.assets $(ASSETS)
 
 test: check
-	$(BIN)/python -m pytest -n 2 -m "not soak"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 
 EXACT := $(BIN)/python -m pytest -n 2 -m "exact and not soak" tests/adapters tests/backbones tests/episodes tests/evaluation tests/training
 processors: $(STAMP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Processes:
                 f"the launcher announced {wanted} processes, but {accelerator.num_processes} found each other: start "
                 f"with torchrun --nproc_per_node {wanted} -m cplsr train … (on CPU with ACCELERATE_USE_CPU=true)"
             )
+        atexit.register(accelerator.end_training)  # threads of the connection that outlive Python abort the process
         return cls(accelerator.process_index, accelerator.num_processes, accelerator)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,9 @@ def soak(tmp_path: Path, **numbers: int) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_kills_and_damaged_inputs(tmp_path: Path) -> None:
-    told = soak(tmp_path, kills=4, damaged=240)
+def test_kills_damaged_inputs_and_load_on_the_page(tmp_path: Path) -> None:
+    page_seconds = 3 if find_spec("gradio") else 0  # one world for all: making it is half of the work
+    told = soak(tmp_path, kills=4, damaged=120, page_seconds=page_seconds)
     assert told.count("1 kills") == 4
-    assert told.count("24 damaged") == 10
-
-
-def test_load_on_the_page(tmp_path: Path) -> None:
-    pytest.importorskip("gradio", reason="the page needs gradio")
-    assert "visits in 5 s" in soak(tmp_path, page_seconds=5)
+    assert told.count("12 damaged") == 10
+    assert "visits in 3 s" in told or not page_seconds

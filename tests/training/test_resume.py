@@ -69,7 +69,7 @@ def check_same(a: Path, b: Path) -> None:
 def test_killed_runs_end_with_the_same_bits(tiny_folder: Path, checkpoint_file: Path, tmp_path: Path, more: list[str]):
     finish(tiny_folder, tmp_path / "undisturbed", checkpoint_file, *more, resume=False)
     out = tmp_path / "killed"
-    for episode, delay in ((0, 0.0), (2, 0.02), (5, 0.05)):
+    for episode, delay in ((0, 0.0), (4, 0.03)):
         kill_at(start(tiny_folder, out, checkpoint_file, *more, slow=0.15, resume=out.exists()), out, episode, delay)
         assert not json.loads((out / "run.json").read_text())["finished"]
     finish(tiny_folder, out, checkpoint_file, *more, resume=True)

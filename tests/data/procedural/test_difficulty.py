@@ -11,6 +11,9 @@ from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.evaluation.scoring import Scoring
 
+CLASSES = 12
+"""Of each domain, at most: drawing them is what takes time."""
+
 
 def nearest_mean(pixels: np.ndarray, episodes: Episodes) -> float:
     """Euclidean nearest mean on raw pixels."""
@@ -27,8 +30,9 @@ def test_frozen_features_beat_raw_pixels_and_leave_room(name):
     from PIL import Image
 
     domain = make_domain(name, images_per_class=20)
-    images = [domain.render(index) for index in range(len(domain))]
-    episodes = EpisodeSampler(domain.labels, way=5, shot=5, query=15, seed=0).draw(150)
+    some = np.flatnonzero(domain.labels < CLASSES)
+    images = [domain.render(int(index)) for index in some]
+    episodes = EpisodeSampler(domain.labels[some], way=5, shot=5, query=15, seed=0).draw(150)
     raw = nearest_mean(np.stack(images).reshape(len(images), -1).astype(np.float32), episodes)
     backbone = load_backbone("embedded")
     pixels = torch.from_numpy(np.stack([preprocess(Image.fromarray(image), backbone.image_size) for image in images]))
