@@ -145,7 +145,7 @@ def test_a_wrong_choice_in_a_recipe_is_a_sentence(table, said):
 def test_the_documented_tables_name_every_option_of_training():
     rows = [line for line in TRAINING_DOC.read_text(encoding="utf-8").splitlines() if line.startswith("| `--")]
     told = set(re.findall(r"--(?:no-)?([a-z-]+)", " ".join(line.split("|")[1] for line in rows)))
-    own = kinds_of(Train).keys() - kinds_of(BackboneSettings).keys() | {"pooling"}  # which has a meaning of its own here
+    own = kinds_of(Train).keys() - kinds_of(BackboneSettings).keys() | {"pooling"}  # which means more here
     assert {name.replace("_", "-") for name in own} - told == set()
 
 
