@@ -59,6 +59,12 @@ def test_times_are_as_coarse_as_they_are_certain():
     assert Forecast(10, 0, 1, 10, 10, (1.0, 2.0, 3.0)).sentences()[-1].startswith("about 60 s in all")
 
 
+def test_what_a_run_does_not_do_is_not_forecast():
+    said = Forecast(10, 0, 1, 10, 10, (1.0, 2.0, 3.0)).sentences()
+    assert len(said) == 4
+    assert not any("statistics: " in line for line in said)
+
+
 def test_pushing_a_backbone_says_what_is_wanted():
     with pytest.raises(
         InputError, match=r"given a object: it wants the folder .* push_adapter\('folder', 'user/name'\)"

@@ -27,6 +27,7 @@ VERBS = {
     "export": "a trained adapter as an ordinary model: transformers, ONNX, timm",
     "data": "data sets: what is known, what is wrong with yours",
     "cache": "what is kept on disk to save time, and how to be rid of it",
+    "completion": "a script for bash or zsh that completes commands and options",
     "info": "what this machine offers: device, number format, caches, installed extras",
 }
 

@@ -22,8 +22,8 @@ class Forecast:
     """The work of a run: images, and seconds for one of each kind as they were measured.
 
     Attributes:
-        decoded: Images to decode, of the base and of the validation domain; those in the cache take no time.
-        statistics: Embeddings for the statistics; none if they are in the cache.
+        decoded: Images of the base and of the validation domain that must be decoded; those in the cache take no time.
+        statistics: Embeddings for the statistics, which take no time either if they are in the cache.
         episodes: Base episodes.
         learned: Images of all base episodes, each turn counted.
         validated: Images of all validations, each turn counted.
@@ -38,7 +38,7 @@ class Forecast:
     seconds: tuple[float, float, float]
 
     def sentences(self) -> list[str]:
-        """Say it, each part with its time."""
+        """Say it, each part that there is with its time."""
         decoding, embedding, learning = self.seconds
         parts = [
             (f"images to decode: {self.decoded:,}", self.decoded * decoding),
@@ -46,7 +46,7 @@ class Forecast:
             (f"base episodes: {self.episodes:,}, of {self.learned:,} images in all", self.learned * learning),
             (f"embeddings for the validations: {self.validated:,}", self.validated * embedding),
         ]
-        lines = [f"{what} (about {duration(seconds)})" for what, seconds in parts]
+        lines = [f"{what} (about {duration(seconds)})" for what, seconds in parts if seconds > 0]
         total = duration(sum(seconds for _, seconds in parts))
         return [
             *lines,
