@@ -1,4 +1,4 @@
-"""Make the screenshots of docs/serve.md: a visit to the page in headless Chromium, on a desktop, light and dark, and on a phone.
+"""Make the screenshots of docs/serve.md: a visit to the page in headless Chromium, on a desktop and on a phone.
 
 python tools/serve_screenshots.py [FOLDER]
 """
