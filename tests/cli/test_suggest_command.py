@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cplsr.backbones.backbone import Backbone
+from cplsr.cli.classify import main as classify
 from cplsr.cli.suggest import main
 from cplsr.errors import InputError
 
@@ -42,9 +44,27 @@ def test_names_images_with_guess_and_reason(tmp_path, common, capsys):
         assert float(row["confidence"]) > float(row["runner_up_confidence"])
 
 
+def test_a_saved_classifier_suggests_the_same_from_the_cache(tmp_path, common, capsys, monkeypatch):
+    support, query, model = (str(tmp_path / name) for name in ("support", "query", "model"))
+    out = str(tmp_path / "out.csv")
+    assert classify(["--support", support, "--query", query, "--out", out, "--save", model, *common]) == 0
+    capsys.readouterr()
+    assert main(["--support", support, "--query", query, *common]) == 0
+    from_examples = capsys.readouterr().out
+
+    monkeypatch.setattr(Backbone, "forward", lambda *_, **__: pytest.fail("an image was embedded again"))
+    assert main(["--model", model, "--query", query, "--device", "cpu"]) == 0
+
+    assert capsys.readouterr().out == from_examples
+
+
 def test_bad_requests_are_one_sentence(tmp_path, common):
-    with pytest.raises(InputError, match="give --support FOLDER"):
+    with pytest.raises(InputError, match=r"give either --support FOLDER .* or --model FOLDER"):
         main(common)
+    with pytest.raises(InputError, match="there is nothing to choose from: give --query"):
+        main(["--support", str(tmp_path / "support"), *common])
+    with pytest.raises(InputError, match="--heads does not go with --model"):
+        main(["--model", str(tmp_path / "support"), "--query", str(tmp_path), *common])
     empty = tmp_path / "broken"
     empty.mkdir()
     (empty / "a.png").touch()

@@ -100,6 +100,37 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
         )
         return classifier.fit(examples)
 
+    def load_saved(self, model: Path) -> FewShotClassifier:
+        """Load a saved classifier."""
+        from cplsr.classifier.few_shot_classifier import FewShotClassifier
+
+        return FewShotClassifier.load(
+            model,
+            backbone=None if self.backbone == AUTO else self.backbone,
+            device=self.device,
+            batch_size=self.batch_size,
+            workers=self.workers,
+            cache=self.embedding_cache(),
+        )
+
+    def check_source(self, support: str | None, model: Path | None) -> None:
+        """Check that there is one source of the classes, and that nothing is asked for that a saved one has settled.
+
+        Raises:
+            InputError: If there is none or two, or an option that does not go with a saved classifier.
+        """
+        if (support is None) == (model is None):
+            raise InputError(
+                "give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)"
+            )
+        settled = (field for field in dataclasses.fields(self) if model is not None and field.name in MODELS_OWN)
+        for field in settled:
+            if getattr(self, field.name) != field.default:
+                raise InputError(
+                    f"--{field.name.replace('_', '-')} does not go with --model, which has its own: leave it out, or "
+                    "fit with --support"
+                )
+
     def embedding_cache(self) -> EmbeddingCache | None:
         """Where embeddings are kept, unless they should not be."""
         from cplsr.evaluation.cache import EmbeddingCache
@@ -216,15 +247,7 @@ def check_request(options: Classify) -> Path:
     """
     if options.query is None:
         raise InputError("there is nothing to label: give --query FOLDER, an image, or a csv of paths")
-    if (options.support is None) == (options.model is None):
-        raise InputError("give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)")
-    if options.model is not None:
-        for name in MODELS_OWN:
-            if getattr(options, name) != getattr(Classify, name):
-                option = "--" + name.replace("_", "-")
-                raise InputError(
-                    f"{option} does not go with --model, which has its own: leave it out, or fit with --support"
-                )
+    options.check_source(options.support, options.model)
     if options.tune_options and not options.tune_on_support:
         raise InputError("--tune-options were given, but nothing is tuned: give --tune-on-support as well")
     if options.save is not None:
@@ -280,16 +303,7 @@ def make_classifier(options: Classify, support: Domain | None) -> FewShotClassif
     if support is not None:
         tuning = parse_options(options.tune_options, "tuning", "steps=100")
         return options.fit(support, tuning if options.tune_on_support and tuning else options.tune_on_support)
-    from cplsr.classifier.few_shot_classifier import FewShotClassifier
-
-    return FewShotClassifier.load(
-        cast("Path", options.model),
-        backbone=None if options.backbone == AUTO else options.backbone,
-        device=options.device,
-        batch_size=options.batch_size,
-        workers=options.workers,
-        cache=options.embedding_cache(),
-    )
+    return options.load_saved(cast("Path", options.model))
 
 
 def open_support(source: str) -> Domain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from cplsr.cli.classify import FittingSettings, open_support
 from cplsr.cli.options import parse
@@ -30,6 +30,8 @@ class Suggest(FittingSettings):
     """Images without labels: a folder (at any depth), or a csv with the column path."""
     count: Annotated[int, between(1, 1000)] = 10
     """How many images to name."""
+    model: Path | None = None
+    """A classifier saved before by `cplsr classify --save`, instead of --support."""
     out: Path | None = None
     """Also write them to this csv: path, label, confidence, runner_up, runner_up_confidence, why."""
 
@@ -37,8 +39,9 @@ class Suggest(FittingSettings):
 def main(arguments: list[str]) -> int:
     """Parse the options, choose, say which."""
     options = parse(Suggest, "suggest", arguments)
-    if options.support is None or options.query is None:
-        raise InputError("give --support FOLDER (one folder of examples per class) and --query FOLDER (unlabeled)")
+    options.check_source(options.support, options.model)
+    if options.query is None:
+        raise InputError("there is nothing to choose from: give --query FOLDER, or a csv of paths")
     from cplsr.classifier.csv_run import check_out
     from cplsr.classifier.query_files import open_queries
     from cplsr.files import new_file
@@ -46,7 +49,11 @@ def main(arguments: list[str]) -> int:
     queries = open_queries(options.query)
     if options.out is not None:
         check_out(options.out)
-    suggested = options.fit(open_support(options.support)).suggest(queries, options.count)
+    if options.support is not None:
+        classifier = options.fit(open_support(options.support))
+    else:
+        classifier = options.load_saved(cast("Path", options.model))
+    suggested = classifier.suggest(queries, options.count)
     if not suggested:
         raise InputError(f"none of the {len(queries):,} images of {options.query} can be read: give others")
     for each in suggested:
