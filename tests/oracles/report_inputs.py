@@ -215,21 +215,23 @@ def write_analysis(folder: Path, content: dict[str, Any] | None = None, classes:
     return folder
 
 
-def write_ablation(folder: Path) -> Path:
-    """An ablation of three rows at one shot."""
+def write_ablation(
+    folder: Path, targets: tuple[str, ...] = ("landcover", "leaf"), shots: tuple[int, ...] = (5,)
+) -> Path:
+    """An ablation of three rows."""
     folder.mkdir(parents=True)
-    for number, (row, kind) in enumerate(
-        (("frozen", "frozen"), ("CP + PE + SST", "coalescent"), ("AttnScale", "attn_scale"))
-    ):
-        methods = ("frozen",) if kind == "frozen" else ("frozen", row)
-        content = {
-            "row": row, "shot": 5, "seed": 0, "settings": {"episodes": 60}, "adapter": {"kind": kind},
-            "backbone": BACKBONE, "results": results(methods=methods, shots=(5,)).to_json(),
-            "training": {"seconds": 12.0, "parameters": 100 * number},
-            "command": f"cplsr ablate recipe.toml --only {row!r}",
-            "versions": VERSIONS,
-        }  # fmt: skip
-        (folder / f"{number}-5shot-seed0.json").write_text(json.dumps(content))
+    rows = (("frozen", "frozen"), ("CP + PE + SST", "coalescent"), ("AttnScale", "attn_scale"))
+    for shot in shots:
+        for number, (row, kind) in enumerate(rows):
+            methods = ("frozen",) if kind == "frozen" else ("frozen", row)
+            content = {
+                "row": row, "shot": shot, "seed": 0, "settings": {"episodes": 60}, "adapter": {"kind": kind},
+                "backbone": BACKBONE, "results": results(targets, methods=methods, shots=(shot,)).to_json(),
+                "training": {"seconds": 12.0, "parameters": 100 * number},
+                "command": f"cplsr ablate recipe.toml --only {row!r}",
+                "versions": VERSIONS,
+            }  # fmt: skip
+            (folder / f"{number}-{shot}shot-seed0.json").write_text(json.dumps(content))
     (folder / "tuning.json").write_text('{"CP + PE + SST": 0.001}')
     return folder
 

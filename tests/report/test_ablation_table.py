@@ -10,7 +10,7 @@ from oracles.report_inputs import BACKBONE
 
 from cplsr.records.ablation import AblationRun
 from cplsr.records.results import AccuracyRow, PairedRow, Results, SnapshotRow
-from cplsr.report.ablation_table import NOT_ALLOWED, table_of
+from cplsr.report.ablation_table import NOT_ALLOWED, table_of, tables_by_shot
 from cplsr.report.estimates import Estimate, combined
 
 
@@ -86,6 +86,7 @@ def test_shots_stand_beside_each_other_or_are_chosen():
     assert table_of([five, one]).columns == ("row", "A\n1-shot", "A\n5-shot", "gain\n1-shot", "gain\n5-shot")
     assert table_of([five, one], shots=[5]).columns == ("row", "A\n5-shot", "gain\n5-shot")
     assert [cell.text for cell in table_of([five, one]).rows[0]][:3] == ["CP", "40.00 ±0.30", "60.00 ±0.30"]
+    assert [table.columns[1] for table in tables_by_shot([five, one])] == ["A\n1-shot", "A\n5-shot"]
 
 
 def test_what_the_trainings_cost_is_averaged_over_them():

@@ -20,6 +20,7 @@ def address(tmp_path_factory):
     many = tuple(f"class number {n}" for n in range(38))
     four = ("ChestX", "ISIC", "EuroSAT", "CropDisease")
     report_inputs.results(four, classes=many, backbone=report_inputs.VIT_S16).write(folder / "all" / "paper.json")
+    report_inputs.write_ablation(folder / "all" / "wide", four, shots=(1, 5))
     write_report([folder / "all"], folder / "report.html", title="A report")
     return (folder / "report.html").as_uri()
 

@@ -71,6 +71,12 @@ def table_of(
     )
 
 
+def tables_by_shot(records: Sequence[AblationRun]) -> list[Table]:
+    """The same, a table for each shot: one for all would be wider than a page."""
+    shots = sorted({record.shot for record in records})
+    return [table_of([record for record in records if record.shot == shot]) for shot in shots]
+
+
 def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """Every target and their average at every shot; the best in bold where there are several rows."""
     targets = _targets(records)

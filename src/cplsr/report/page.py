@@ -13,7 +13,7 @@ from string import Template
 from cplsr.files import new_file
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import Results
-from cplsr.report.ablation_table import table_of
+from cplsr.report.ablation_table import tables_by_shot
 from cplsr.report.accuracy_section import accuracies, base_set, beside_paper, differences
 from cplsr.report.analysis_section import SUBJECTS
 from cplsr.report.classes_section import CALIBRATION, CONFUSIONS, calibrations, confusions
@@ -54,7 +54,7 @@ def page_sections(material: Material, command: str | None = None) -> list[Sectio
         section("differences", "Differences, episode by episode", results, differences),
         section("accuracy", "Accuracy", results, accuracies),
         section("paper", "Against the paper", results, beside),
-        section("ablation", "Ablation", material.of(Ablation), lambda own: table_with_sources(table_of(own.runs))),
+        section("ablation", "Ablation", material.of(Ablation), ablation),
         section("classes", "Class by class", results, confusions, CONFUSIONS, folded=True),
         section("calibration", "Calibration", results, calibrations, CALIBRATION, folded=True),
         section("training", "Training", trainings, curves),
@@ -63,6 +63,11 @@ def page_sections(material: Material, command: str | None = None) -> list[Sectio
         settings_section(material, command),
     ]
     return [each for each in sections if each.body]
+
+
+def ablation(own: Ablation) -> str:
+    """The tables of an ablation."""
+    return "".join(map(table_with_sources, tables_by_shot(own.runs)))
 
 
 def page(sections: list[Section], title: str) -> str:
