@@ -12,9 +12,9 @@ from cplsr.evaluation.published import (
     another_backbone,
     benchmark_target,
     comparable_methods,
-    paper_beside,
-    published_for,
+    not_comparable,
     published_table,
+    remarks_beside,
     remarks_on_data,
 )
 from cplsr.records.results import AccuracyRow, Results
@@ -118,7 +118,7 @@ def test_methods_since_have_cells_that_average_as_printed_or_an_average_alone():
     assert table.row("REAP", 1) is None
     notes = " ".join(table.notes)
     assert all(words in notes for words in ("DINO ViT-S/16", "NeurIPS 2024", "ICML 2025", "every epoch on each target"))
-    assert "AttnTemp" not in published_for("ISIC", 5)  # beside one's own figures stand those of the paper
+    assert published_table("mini").row("AttnTemp", 5) is None  # beside one's own figures stand those of the paper
 
 
 def test_the_frozen_backbone_and_the_ablation_agree_across_tables():
@@ -131,18 +131,12 @@ def test_the_frozen_backbone_and_the_ablation_agree_across_tables():
             assert whole.cells == published_table("mini").row("CPLSR", shot).cells
 
 
-def test_figures_by_target_and_shot():
-    found = published_for("Crop Disease", 5)
-
-    assert list(found)[-2:] == ["DINO", "CPLSR"]
-    assert found["CPLSR"] == PublishedCell(94.96, 0.14)
-    assert published_for("cropdisease", 5, base="tiered-ImageNet")["CPLSR"] == PublishedCell(94.94, 0.14)
-    assert {"FAP-GNN", "FAP-TPN"} <= set(found)
-    assert published_for("leaf", 5) == published_for("ISIC", 20) == published_for("ISIC", 5, way=10) == {}
+def test_figures_by_table_system_and_shot():
+    assert published_table("mini").row("CPLSR", 5).cells["CropDisease"] == PublishedCell(94.96, 0.14)
+    assert published_table("tiered").row("CPLSR", 5).cells["CropDisease"] == PublishedCell(94.94, 0.14)
+    assert published_table("mini").row("CPLSR", 20) is None
     assert benchmark_target("mine", "euro_sat") == "EuroSAT"
     assert benchmark_target("mini-ImageNet") is None  # no target
-    with pytest.raises(InputError, match="no table for the base set 'CUB'"):
-        published_for("ISIC", 5, base="CUB")
     with pytest.raises(InputError, match="no table 'maxi'"):
         published_table("maxi")
 
@@ -160,23 +154,11 @@ def results(
     return Results(rows=tuple(rows), settings={"backbone": backbone}, data=data)
 
 
-def test_what_stands_beside_an_evaluation():
-    beside = paper_beside(results())
-
-    assert beside.remarks == ()
-    assert beside.cells["DINO"] == {
-        ("skin", 1): PublishedCell(33.21, 0.19),
-        ("skin", 5): PublishedCell(47.61, 0.21),
-    }
-    assert beside.cells["CPLSR"]["skin", 1] == PublishedCell(33.38, 0.20)
-    tiered = paper_beside(results(), base="tiered-ImageNet")
-    assert tiered.cells["CPLSR"]["skin", 1] == PublishedCell(33.32, 0.20)
-    assert set(paper_beside(results(methods=("frozen", "frozen+knn"))).cells) == {"DINO"}  # no adapter to compare
+def test_methods_that_answer_as_the_papers():
     ridge = results(methods=("frozen", "frozen ridge", "CP ridge"))
     ridge = replace(ridge, settings={**ridge.settings, "adapters": [{"name": "CP"}]})
     assert comparable_methods(ridge) == ["frozen"]
-    assert set(paper_beside(ridge).cells) == {"DINO"}  # the adapter was not measured as the paper's was
-    assert paper_beside(results(name="skin")) == paper_beside(Results(rows=results().rows)) == type(beside)()
+    assert comparable_methods(results()) == ["frozen", "CP"]
 
 
 @pytest.mark.parametrize(
@@ -196,11 +178,15 @@ def test_what_stands_beside_an_evaluation():
     ],
 )
 def test_what_is_not_comparable_is_said_in_a_remark(given, said, shown):
-    beside = paper_beside(results(**given))
+    reason, remarks = not_comparable(results(**given)), remarks_beside(results(**given))
 
-    assert len(beside.remarks) == 1
-    assert said in beside.remarks[0]
-    assert bool(beside.cells) == shown
+    assert (reason is None) == shown
+    if shown:
+        assert len(remarks) == 1
+        assert said in remarks[0]
+    else:
+        assert said in reason
+        assert remarks
 
 
 def test_remarks_by_themselves():

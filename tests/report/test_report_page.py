@@ -148,7 +148,8 @@ def test_the_papers_figures_stand_beside_ours_where_they_may(tmp_path):
     assert "Against the paper" in text
     assert "74.57 ±0.27" in text
     assert "the data is a sample (420 of 27,000 images): not comparable" in text
-    assert "StyleAdv (paper)" in text
+    assert "StyleAdv" in text
+    assert "→ CPLSR" in text
     report_inputs.results(("EuroSAT",)).write(tmp_path / "other.json")
     write_report([tmp_path / "other.json"], tmp_path / "o.html")
     text = " ".join(read(tmp_path / "o.html").text)
@@ -164,7 +165,7 @@ def test_the_base_set_decides_which_of_the_papers_tables(tmp_path):
     run.write_text(json.dumps(content))
     write_report([tmp_path / "all"], tmp_path / "r.html")
     text = " ".join(read(tmp_path / "r.html").text)
-    assert "trained on tiered-ImageNet" in text
+    assert "base set tiered-ImageNet" in text
     assert "74.56 ±0.27" in text
 
 

@@ -229,20 +229,19 @@ def adapters_image_size(sources: list[str]) -> int | None:
 
 def show_tables(results: Results, console: Console) -> None:
     """Print accuracies, paired differences and weak points; on a narrow screen methods are columns."""
-    from cplsr.evaluation.published import paper_beside
+    from cplsr.evaluation.published import benchmark_targets
     from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
 
-    beside = paper_beside(results)
-    table = whole_accuracy_table(results, beside).to_rich()
+    table = whole_accuracy_table(results).to_rich()
     if not fits(console, table):
-        table = whole_accuracy_table(results, beside, methods_down=False).to_rich()
+        table = whole_accuracy_table(results, methods_down=False).to_rich()
     console.print(table)
     if results.paired:
         console.print(paired_table(results).to_rich())
     for line in weak_points(results):
         print_plain(console, line)
-    for remark in beside.remarks:
-        print_plain(console, f"note: {remark}", WARNING)
+    if benchmark_targets(results):
+        print_plain(console, "the paper's figures stand beside these in: cplsr published --beside RESULTS.json")
 
 
 def weak_points(results: Results) -> list[str]:

@@ -10,7 +10,7 @@ import importlib.resources
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, final
 
@@ -21,14 +21,12 @@ from cplsr.records.results import FROZEN, Results
 PAPER_TABLES = ("mini", "tiered", "ablation", "ablation-details")
 TABLES = (*PAPER_TABLES, "since")
 
-MINI, TIERED = "mini-ImageNet", "tiered-ImageNet"
+MINI, TIERED = "mini", "tiered"
+"""The tables of all systems, by base set."""
 WAY = 5
 IMAGE_SIZE = 224
 VIT_S16 = {"layers": 12, "dim": 384, "heads": 6, "patch_size": 16}
 """Shape of the paper's backbone."""
-
-FROZEN_SYSTEM, PAPER_SYSTEM = "DINO", "CPLSR"
-"""The paper's names for the frozen backbone and for its own method."""
 
 ROUNDING = 0.01
 """What an average of unrounded figures may differ from the average of the rounded ones, both given to 0.01."""
@@ -92,21 +90,6 @@ class PublishedTable:
         return next((row for row in self.rows if (row.system, row.shot) == (system, shot)), None)
 
 
-@final
-@dataclass(frozen=True)
-class PaperBeside:
-    """The paper's figures that belong beside an evaluation's, and what to know of the comparison.
-
-    Attributes:
-        cells: By system, then by (target as the evaluation calls it, shot); empty where the paper measured something
-            else.
-        remarks: Sentences, for example that the data is a sample.
-    """
-
-    cells: Mapping[str, Mapping[tuple[str, int], PublishedCell]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-
-
 @cache
 def published_table(name: str) -> PublishedTable:
     """A table by name: the paper's mini, tiered, ablation or ablation-details, or since, of later methods."""
@@ -130,24 +113,6 @@ def published_table(name: str) -> PublishedTable:
     return PublishedTable(name, content["title"], content["base"], targets, rows, tuple(content["notes"]))
 
 
-def published_for(target: str, shot: int, *, way: int = WAY, base: str = MINI) -> dict[str, PublishedCell]:
-    """Look up what every system of the paper reached on a target at a shot; empty where nothing was printed.
-
-    Args:
-        target: The benchmark's name for it, however spelled: `EuroSAT`, `eurosat`, `Crop Disease`.
-        shot: Support images of each class.
-        way: Classes of an episode.
-        base: The data set the systems were trained on, `mini-ImageNet` or `tiered-ImageNet`.
-    """
-    table = {MINI: "mini", TIERED: "tiered"}.get(base)
-    if table is None:
-        raise InputError(f"the paper has no table for the base set {base!r}: give {MINI} or {TIERED}")
-    title = benchmark_target(target)
-    if title is None or way != WAY:
-        return {}
-    return {row.system: row.cells[title] for row in published_table(table).rows if row.shot == shot}
-
-
 def benchmark_target(*names: str) -> str | None:
     """The benchmark's target that one of the names stands for, the first of several; spelling aside."""
     titles = {_plain(entry.title): entry.title for entry in CATALOG.values() if entry.role == "target"}
@@ -158,30 +123,6 @@ def benchmark_targets(results: Results) -> dict[str, str]:
     """For each target of an evaluation that is one of the benchmark's, by its data or by its name: which."""
     titles = {name: benchmark_target(results.data.get(name, {}).get("name", ""), name) for name in results.targets}
     return {name: title for name, title in titles.items() if title is not None}
-
-
-def paper_beside(results: Results, *, base: str = MINI) -> PaperBeside:
-    """The paper's frozen backbone, and its method where adapters were measured, in the places they can be compared.
-
-    That takes a target of the benchmark, a shot that the paper has, 5-way episodes with balanced queries, prototypes of
-    the last class token and a backbone of its shape. Data that is not all of the benchmark's is no obstacle but a
-    remark, and so are other methods beside those that answer like the paper's.
-    """
-    targets = benchmark_targets(results)
-    if not targets:
-        return PaperBeside()
-    reason = _not_comparable(results)
-    if reason is not None:
-        return PaperBeside(remarks=(f"the paper's figures are not laid beside these: {reason}",))
-    adapted = any(method != FROZEN for method in comparable_methods(results))
-    cells: dict[str, dict[tuple[str, int], PublishedCell]] = {}
-    for system in (FROZEN_SYSTEM, PAPER_SYSTEM) if adapted else (FROZEN_SYSTEM,):
-        figures = {(name, shot): published_for(title, shot, base=base).get(system)
-                   for name, title in targets.items() for shot in results.shots}  # fmt: skip
-        cells[system] = {at: cell for at, cell in figures.items() if cell is not None}
-    if not any(cells.values()):
-        return PaperBeside()
-    return PaperBeside(cells, (*remarks_on_methods(results), *remarks_on_data(results)))
 
 
 def comparable_methods(results: Results) -> list[str]:
@@ -222,6 +163,15 @@ def remarks_on_data(results: Results) -> tuple[str, ...]:
     return tuple(remarks)
 
 
+def remarks_beside(results: Results) -> list[str]:
+    """All that is to be known where the paper's figures stand beside an evaluation's all the same."""
+    remarks = [
+        f"episodes are {way}-way, the paper's {WAY}-way" for way in sorted({row.way for row in results.rows} - {WAY})
+    ]
+    remarks += filter(None, (another_backbone(results), unbalanced_queries(results)))
+    return [*remarks, *remarks_on_methods(results), *remarks_on_data(results)]
+
+
 def unbalanced_queries(results: Results) -> str | None:
     """A few words where the queries are not those of the paper, else `None`."""
     uneven = any(row.queries != "balanced" for row in results.rows)
@@ -238,7 +188,13 @@ def another_backbone(results: Results) -> str | None:
     return f"another backbone ({own}; the paper's is ViT-S/16)"
 
 
-def _not_comparable(results: Results) -> str | None:
+def not_comparable(results: Results) -> str | None:
+    """Why the paper's figures do not belong beside an evaluation, in a few words; `None` where they do.
+
+    It takes 5-way episodes with balanced queries, prototypes of the last class token and a backbone of the paper's
+    shape. Data that is not all of the benchmark's is no obstacle but a remark, and so are other methods beside those
+    that answer like the paper's.
+    """
     ways = {row.way for row in results.rows}
     if ways != {WAY}:
         return f"they are {WAY}-way, these {', '.join(f'{way}-way' for way in sorted(ways))}"

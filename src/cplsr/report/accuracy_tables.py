@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.report.estimates import Estimate
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Mark, Table, best_of_most, table
-
-if TYPE_CHECKING:
-    from cplsr.evaluation.published import PaperBeside, PublishedCell
 
 DIRICHLET = "Dirichlet"
 """What columns and rows with unbalanced queries are called."""
@@ -38,23 +34,14 @@ def accuracy_table(results: Results, shot: int) -> Table:
     )
 
 
-def whole_accuracy_table(results: Results, beside: PaperBeside, *, methods_down: bool = True) -> Table:
-    """All methods at all shots, and the paper's figures under ours.
-
-    Args:
-        results: what was measured.
-        beside: the paper's figures of the same targets and shots.
-        methods_down: else methods stand across and targets down, which is narrower.
-    """
+def whole_accuracy_table(results: Results, *, methods_down: bool = True) -> Table:
+    """All methods at all shots; with `methods_down` off they stand across and targets down, which is narrower."""
     columns = _columns(results, results.shots)
     cells = {_signed(results, method): _cells(results, method, results.shots) for method in results.methods}
-    for system, published in beside.cells.items():
-        cells[f"paper: {system}"] = [_paper_cell(published, results, column) for column in columns]
     first = results.rows[0]
     counts = _episodes(results.rows)
-    paper = "; paper: as printed there, base set mini-ImageNet" if beside.cells else ""
     title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {_queries(first)}"
-    caption = f"{_legend(results)}{paper}.{_fewer(counts)}"
+    caption = f"{_legend(results)}.{_fewer(counts)}"
     if methods_down:
         heads = ("method", *(f"{name or 'average'}\n{shot}-shot\n{kind}".rstrip() for name, shot, kind in columns))
         return table(title, heads, [(method, *row) for method, row in cells.items()], caption)
@@ -159,18 +146,6 @@ def _queries(row: AccuracyRow) -> str:
 def _fewer(counts: Mapping[str, int]) -> str:
     most = max(counts.values())
     return "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
-
-
-def _paper_cell(figures: Mapping[tuple[str, int], PublishedCell], results: Results, column: Column) -> Cell:
-    """The paper's figure of a column; an average is over the targets measured here, where the paper has them all."""
-    name, shot, kind = column
-    cells = [figures.get((target, shot)) for target in (results.targets if name is None else (name,))]
-    known = [cell for cell in cells if cell is not None]
-    if kind or len(known) < len(cells):
-        return Cell("")
-    if name is None:
-        return Cell(number(sum(cell.accuracy for cell in known) / len(known)))
-    return Cell(Estimate(known[0].accuracy, known[0].ci95).written())
 
 
 def _mark(row: PairedRow | None) -> Mark:

@@ -16,6 +16,10 @@ from cplsr.training.run import TrainingJob
 TIMED = 8
 """Images that are decoded, embedded and learned from to see how long it takes."""
 
+# What is said where these take more than a quarter of the time.
+FEWER_STATISTICS = "a short trial needs fewer statistics: --statistics-images 100 takes at most 100 images of a class"
+FEWER_VALIDATIONS = "a short trial needs fewer validations: --validate-every 0 has them only at the start and the end"
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -47,11 +51,12 @@ class Forecast:
             (f"embeddings for the validations: {self.validated:,}", self.validated * embedding),
         ]
         lines = [f"{what} (about {duration(seconds)})" for what, seconds in parts if seconds > 0]
-        total = duration(sum(seconds for _, seconds in parts))
-        return [
-            *lines,
-            f"about {total} in all, by one timed step; less where the cache has decoded images or statistics",
-        ]
+        total = sum(seconds for _, seconds in parts)
+        lines.append(
+            f"about {duration(total)} in all, by one timed step; less where the cache has decoded images or statistics"
+        )
+        shorter = ((self.statistics, FEWER_STATISTICS), (self.validated, FEWER_VALIDATIONS))
+        return lines + [hint for embeddings, hint in shorter if embeddings * embedding > total / 4]
 
 
 def forecast(job: TrainingJob) -> Forecast:
