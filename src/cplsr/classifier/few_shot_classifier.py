@@ -264,10 +264,7 @@ class FewShotClassifier(ImageAnswers):
         """
         from cplsr.classifier.store import load_classifier
 
-        classifier = load_classifier(
-            cls, path, backbone=backbone, device=device, batch_size=batch_size, workers=workers
-        )
-        return classifier.set_params(cache=cache)
+        return load_classifier(cls, path, backbone, device, batch_size=batch_size, workers=workers, cache=cache)
 
     def _learn(self, pictures: Any, labels: ndarray, support: Embedded) -> FewShotClassifier:
         """Add embedded images; nothing changes if something is wrong with them."""

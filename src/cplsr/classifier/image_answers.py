@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.embed_pictures import Embedded, embed_batches
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.even_sample import even_rows
 from cplsr.classifier.explanation import Explanation, explain
 from cplsr.classifier.no_class import UNREADABLE, OnError, check_on_error, check_rejection, labels_or, pass_over
 from cplsr.classifier.pictures import as_pictures, picture_names, single_pixels
@@ -227,8 +228,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
 
     def _seeing_together(self, pictures: Any) -> VectorAnswers:
         """The head after a look at an even sample of images."""
-        count = len(pictures)
-        rows = np.unique(np.linspace(0, count - 1, min(count, SEEN_TOGETHER)).round().astype(np.int64))
+        rows = even_rows(len(pictures), SEEN_TOGETHER)
         sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
         vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
         return self.head_.seeing_together(vectors.astype(np.float64))
