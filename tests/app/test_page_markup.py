@@ -20,7 +20,8 @@ from cplsr.app.markup import (
     left_out_html,
     network_sentence,
 )
-from cplsr.app.session import Session, add_class, classify, correct, explain, remove_class, support_report
+from cplsr.app.session import Session, explain, support_report
+from cplsr.app.steps import add_class, classify, correct, remove_class
 from cplsr.app.view import PAGE, View
 from cplsr.classifier.explanation import Explanation
 

@@ -21,24 +21,19 @@ from cplsr.app.downloads import (
     write_labeled,
     write_model,
 )
-from cplsr.app.session import (
+from cplsr.app.session import Session, Shared, explain, new_session, suggestions, support_report
+from cplsr.app.steps import (
     STEPS_BACK,
-    Session,
-    Shared,
     add_class,
     classify,
     clear_answers,
     correct,
-    explain,
     move_example,
-    new_session,
     refuse,
     remove_class,
     remove_example,
     rename_class,
     start_over,
-    suggestions,
-    support_report,
     undo,
 )
 from cplsr.app.texts import Said

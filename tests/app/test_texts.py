@@ -11,7 +11,8 @@ import pytest
 
 from cplsr.app import texts
 from cplsr.app.actions import LANGUAGES
-from cplsr.app.session import Session, add_class, support_report
+from cplsr.app.session import Session, support_report
+from cplsr.app.steps import add_class
 from cplsr.app.texts import FROM_BELOW, LANGUAGE_NAMES, SEPARATORS, TEXTS, Said, from_below, say
 
 Paint = Callable[..., list[Path]]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import check_estimator
 
-from cplsr.classifier import reading_choice
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.even_sample import even_rows_by_class
 from cplsr.episodes.heads import make_head
 from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.prototypes import Prototypes
@@ -247,7 +247,7 @@ def test_the_choice_is_explained_and_kept_when_restored():
 def test_many_images_choose_by_an_even_sample():
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(4), [900, 3, 200, 400]))
 
-    rows = reading_choice._even_sample(labels)
+    rows = even_rows_by_class(labels, 500)
 
     assert np.bincount(labels[rows]).tolist() == [125, 3, 125, 125]
     assert (np.diff(rows) > 0).all()

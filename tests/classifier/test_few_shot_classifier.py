@@ -13,10 +13,10 @@ from sklearn.model_selection import cross_val_score
 
 from cplsr.adapters.attach import attach
 from cplsr.adapters.store import save_adapter
-from cplsr.classifier import pictures
+from cplsr.classifier import embed_pictures
 from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.prediction import check_on_error
+from cplsr.classifier.no_class import check_on_error
 from cplsr.data.open import open_domain
 from cplsr.data.preprocess import preprocess
 from cplsr.errors import InputError
@@ -207,7 +207,7 @@ def test_memory_does_not_grow_with_the_number_of_images(classifier, monkeypatch)
     classifier.set_params(batch_size=8)
     alive = []
     most = 0
-    embed = pictures.embed_pixels
+    embed = embed_pictures.embed_pixels
 
     def watched(backbone, pixels, name):
         nonlocal most
@@ -215,7 +215,7 @@ def test_memory_does_not_grow_with_the_number_of_images(classifier, monkeypatch)
         most = max(most, sum(reference() is not None for reference in alive))
         return embed(backbone, pixels, name)
 
-    monkeypatch.setattr(pictures, "embed_pixels", watched)
+    monkeypatch.setattr(embed_pictures, "embed_pixels", watched)
     picture = Image.new("RGB", (40, 40), "green")
 
     count = sum(len(batch) for batch in classifier.predictions([picture] * 160))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cplsr.classifier.pictures import embed_batches
+from cplsr.classifier.embed_pictures import embed_batches
 from cplsr.errors import InputError
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from cplsr.adapters.attach import attach
 from cplsr.adapters.store import save_adapter
 from cplsr.backbones.load import load_backbone
-from cplsr.classifier import pictures
+from cplsr.classifier import embed_pictures
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.cli import main as cplsr
 from cplsr.cli.check import main as check
@@ -161,8 +161,8 @@ def test_a_second_run_embeds_nothing_and_answers_alike(folders, common, monkeypa
     words = ["classify", *common, "--support", str(folders / "support"), "--query", str(folders / "query"),
              "--batch-size", "4"]  # fmt: skip
     embedded = []
-    embed = pictures.embed_pixels
-    monkeypatch.setattr(pictures, "embed_pixels", lambda *given: embedded.append(len(given[1])) or embed(*given))
+    embed = embed_pictures.embed_pixels
+    monkeypatch.setattr(embed_pictures, "embed_pixels", lambda *given: embedded.append(len(given[1])) or embed(*given))
 
     assert cplsr([*words, "--out", str(folders / "a.csv")]) == 0
     assert (sum(embedded), len(embedded)) == (9 + 12, 3 + 4)

@@ -31,7 +31,7 @@ def test_classes_and_images_are_distinct_and_rightly_labeled(sizes, shot, query,
 
     assert episodes.support.shape == (20, 3, shot)
     assert episodes.query.shape == (20, 3, query)
-    assert (episodes.way, episodes.shot, episodes.queries_per_class, len(episodes)) == (3, shot, query, 20)
+    assert (episodes.way, episodes.shot, len(episodes)) == (3, shot, 20)
     np.testing.assert_array_equal(
         labels[images_of(episodes)], np.broadcast_to(episodes.classes[:, :, None], (20, 3, shot + query))
     )

@@ -32,7 +32,8 @@ class Coalescent(Adapter):
         shape: of the backbone.
         sharing: `per_head`, one d_k x d_k matrix for each head of a layer, or `shared`, one for all its heads.
         constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
-            (supplement, "CP vs. AttnScale"; it is not the distance itself, see `mahalanobis_distance`).
+            (supplement, "CP vs. AttnScale"). It is not the distance d(q, k)² = (q − k)ᵀ C (q − k) itself: −½ d² holds
+            −½ kᵀ C k beside qᵀ C k, and softmax over k does not remove that term.
         init: `identity`, so that training starts at the frozen model, or `near_identity`, where the entries beside the
             diagonal are normal with standard deviation 0.02.
         layers: the blocks that get a C; default all.
@@ -178,19 +179,6 @@ def mean_of_projections(
 def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:
     """‖C − Cᵀ‖²_F, summed over the heads."""
     return (C - C.transpose(-1, -2)).square().sum()
-
-
-def mahalanobis_distance(
-    q: Float[Tensor, "*batch head_dim"], k: Float[Tensor, "*batch head_dim"], C: Float[Tensor, "head_dim head_dim"]
-) -> Float[Tensor, "*batch"]:
-    """d(q, k) = √((q − k)ᵀ C (q − k)) for a positive semi-definite C (supplement, "CP vs. AttnScale").
-
-    −½ d² holds −½ kᵀ C k beside qᵀ C k, and softmax over k does not remove that term: attention with C is a bilinear
-    form, not this distance.
-    """
-    difference = q - k
-    squared = torch.einsum("...i,ij,...j->...", difference, C, difference)
-    return squared.clamp_min(0).sqrt()
 
 
 def _start(heads: int, head_dim: int, init: str, generator: torch.Generator) -> Tensor:

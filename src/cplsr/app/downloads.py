@@ -14,7 +14,7 @@ from cplsr.app.session import Query, Session
 from cplsr.app.texts import Said, TextError
 from cplsr.app.view import View
 from cplsr.classifier.csv_run import csv_row, safe_row
-from cplsr.classifier.embedding_classifier import UNKNOWN
+from cplsr.classifier.no_class import UNKNOWN
 from cplsr.classifier.prediction import COLUMNS, Prediction
 from cplsr.files import new_file
 

@@ -25,25 +25,19 @@ from cplsr.app.markup import (
     home_html,
     left_out_html,
 )
-from cplsr.app.session import (
+from cplsr.app.session import Session, Shared, explain, new_session, query_at, suggestions, support_report
+from cplsr.app.steps import (
     Outcome,
-    Session,
-    Shared,
     add_class,
     classify,
     clear_answers,
     correct,
-    explain,
     move_example,
-    new_session,
-    query_at,
     refuse,
     remove_class,
     remove_example,
     rename_class,
     start_over,
-    suggestions,
-    support_report,
     undo,
 )
 from cplsr.app.texts import Said, TextError, say

@@ -9,7 +9,7 @@ from typing import final
 from cplsr.app.actions import Language, Sort
 from cplsr.app.session import Query, Session
 from cplsr.app.texts import TextError
-from cplsr.classifier.embedding_classifier import UNKNOWN
+from cplsr.classifier.no_class import UNKNOWN
 
 PAGE = 48
 UNUSUAL = 0.95

@@ -7,18 +7,21 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from cplsr.classifier.embedding_classifier import check_rejection
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.classifier.no_class import check_rejection
 from cplsr.classifier.prediction import COLUMNS, Prediction
+from cplsr.classifier.query_files import TABLES
 from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing
 
+CLASSES_SHOWN = 20
+REASONS_SHOWN = 3
 CsvRow = list[str]
 
 
@@ -44,6 +47,22 @@ class CsvSummary:
     def images(self) -> int:
         """How many images there are, the unknown and the unreadable ones included."""
         return sum(self.labels.values()) + self.unknown + self.errors
+
+    def lines(self) -> list[str]:
+        """Say how many images got each class, how many are unknown or could not be read, and the mean confidence."""
+        shown = list(self.labels.items())[:CLASSES_SHOWN]
+        width = max((len(name) for name, _ in shown), default=0)
+        lines = [f"  {name:<{width}}  {images:,}" for name, images in shown]
+        if len(self.labels) > CLASSES_SHOWN:
+            lines.append(f"  and {len(self.labels) - CLASSES_SHOWN:,} more classes")
+        if self.unknown:
+            lines.append(f"unknown: {self.unknown:,}")
+        if self.errors:
+            lines.append(f"could not be read: {self.errors:,} (see the column error)")
+            lines += [f"  {images:,} × {reason}" for reason, images in list(self.reasons.items())[:REASONS_SHOWN]]
+        if self.mean_confidence is not None:
+            lines.append(f"mean confidence: {self.mean_confidence:.2f}")
+        return lines
 
 
 def partial_of(out: Path) -> Path:
@@ -81,18 +100,22 @@ def label_to_csv(
     """
     check_rejection(reject_below, classifier.classes_)
     check_out(out)
+    identity = run_identity(classifier, queries, reject_below=reject_below, together=together)
     partial = partial_of(out)
     done = 0
     with only_writer(out.parent, out.name):
         if partial.exists() and not restart:
-            check_partial(classifier, queries, out, reject_below, together)
+            check_partial(out, identity)
             done = _keep_whole_batches(partial, queries, classifier.batch_size)
         else:
             partial.unlink(missing_ok=True)
-            write_json(_record_of(out), _identity(classifier, queries, reject_below, together))
+            write_json(_record_of(out), identity)
             with new_file(partial) as stream:
                 csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
-        _append(classifier, queries, partial, done, reject_below, together)
+        if done < len(queries):
+            rest = queries.select(range(done, len(queries))) if done else queries
+            seen_with = queries if together else None
+            _append(partial, classifier.predictions(rest, reject_below=reject_below, seen_with=seen_with))
         partial.replace(out)
         _record_of(out).unlink(missing_ok=True)
     return done
@@ -105,18 +128,24 @@ def check_out(out: Path) -> None:
     check_writable(out)
 
 
-def check_partial(
-    classifier: FewShotClassifier,
-    queries: Domain,
-    out: Path,
-    reject_below: float | None = None,
-    together: bool = False,
-) -> None:
+def run_identity(
+    classifier: FewShotClassifier, queries: Domain, *, reject_below: float | None, together: bool
+) -> dict[str, object]:
+    """What two runs must share for one to continue the other; the batch size, because sums depend on it a little."""
+    return {
+        "model": classifier.fingerprint,
+        "queries": queries.fingerprint,
+        "reject_below": reject_below,
+        "batch_size": classifier.batch_size,
+        "together": together,
+    }
+
+
+def check_partial(out: Path, identity: Mapping[str, object]) -> None:
     """Raise `InputError` if a run into `out` was begun with another model, other images or other settings."""
     partial = partial_of(out)
     if not partial.exists():
         return
-    identity = _identity(classifier, queries, reject_below, together)
     try:
         begun_with = json.loads(_record_of(out).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -165,34 +194,18 @@ def summarize(file: Path) -> CsvSummary:
     return CsvSummary(dict(labels.most_common()), unknown, reasons.total(), mean, dict(reasons.most_common()))
 
 
-def _identity(
-    classifier: FewShotClassifier, queries: Domain, reject_below: float | None, together: bool
-) -> dict[str, object]:
-    """What two runs must share for one to continue the other; the batch size, because sums depend on it a little."""
-    return {
-        "model": classifier.fingerprint,
-        "queries": queries.fingerprint,
-        "reject_below": reject_below,
-        "batch_size": classifier.batch_size,
-        "together": together,
-    }
+def labeled_files(out: Path, query: Path) -> Iterator[tuple[Path, str]]:
+    """List (file, label) of all images that got a label, the paths as they can be opened from here."""
+    root = query.parent if query.suffix.lower() in TABLES and query.is_file() else Path()
+    for path, label, *_, error in read_rows(out):
+        if not error:
+            yield root / path, label
 
 
-def _append(
-    classifier: FewShotClassifier,
-    queries: Domain,
-    partial: Path,
-    done: int,
-    reject_below: float | None,
-    together: bool,
-) -> None:
-    if done == len(queries):
-        return
-    rest = queries.select(range(done, len(queries))) if done else queries
-    seen_with = queries if together else None
+def _append(partial: Path, batches: Iterable[Sequence[Prediction]]) -> None:
     with writing(partial), partial.open("a", encoding="utf-8", errors="surrogateescape", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        for batch in classifier.predictions(rest, reject_below=reject_below, seen_with=seen_with):
+        for batch in batches:
             writer.writerows(map(safe_row, map(csv_row, batch)))
             stream.flush()
         os.fsync(stream.fileno())

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import copy
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cplsr.classifier.leave_one_out import (
-    Judged,
     as_if_whole,
     calibrated_temperature,
     calibration_rows,
@@ -23,23 +19,18 @@ from cplsr.classifier.leave_one_out import (
     head_scores,
     judge,
     leave_one_out,
-    leave_one_out_in_chunks,
 )
 from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
+from cplsr.classifier.vector_answers import VectorAnswers, normalizes
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.auto import Auto
-from cplsr.episodes.heads.bd_cspn import SHARPNESS, rectified
-from cplsr.episodes.heads.head import Task
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import unit
 from cplsr.errors import InputError
 
-UNKNOWN = "unknown"
-"""What `predict` answers instead of a class when no class is likely enough."""
 
-
-class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
+class EmbeddingClassifier(VectorAnswers):
     """Classify vectors by any head that answers each of them alone; a scikit-learn estimator.
 
     The probability of a class is softmax(temperature · score of the class); scores of prototypes are cosines.
@@ -72,12 +63,6 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         >>> model.predict([[2.0, 0.5], [0.0, 3.0]]).tolist()
         ['east', 'north']
     """
-
-    classes_: ndarray
-    counts_: Int64[ndarray, "classes"]
-    support_: Float64[ndarray, "images dim"]
-    support_labels_: Int64[ndarray, "images"]
-    shift_: Float64[ndarray, "dim"] | None
 
     def __init__(
         self,
@@ -155,116 +140,6 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self._recompute()
         return self
 
-    def cosines(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Compute each vector's cosine with the prototype of every class; −1 for classes without vectors."""
-        check_is_fitted(self)
-        cosines = unit(self.read(self._validated(X))) @ self.unit_prototypes_.T
-        cosines[:, self.counts_ == 0] = -1.0
-        return cosines
-
-    def scores(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Score each vector for every class by the head; −∞ for classes without vectors."""
-        check_is_fitted(self)
-        vectors = unit(self.read(self._validated(X)))
-        if self.shift_ is not None:
-            vectors = unit(vectors + self.shift_)
-        scores = np.full((len(vectors), len(self.classes_)), -np.inf)
-        known = self.counts_ > 0
-        if self.linear_ is not None:
-            weights, offsets = self.linear_
-            scores[:, known] = vectors @ weights + offsets
-        else:
-            scores[:, known] = head_scores(self.choice_.head, self.read(self.support_), self._known_labels, vectors)
-        return scores
-
-    def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
-        """Give each vector the probabilities of the classes, in the order of `classes_`."""
-        scores = self.scores(X)
-        logits = self.temperature_ * scores
-        likelihoods = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return likelihoods / likelihoods.sum(axis=1, keepdims=True)
-
-    def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
-        """Label each vector with its likeliest class.
-
-        Args:
-            X: Vectors (images, dim).
-            reject_below: Answer `unknown` where the likeliest class is less likely than this.
-
-        Raises:
-            InputError: If the threshold is no probability, or a class is itself called `unknown`.
-        """
-        probabilities = self.predict_proba(X)
-        labels = self.classes_[probabilities.argmax(axis=1)]
-        if reject_below is None:
-            return labels
-        check_rejection(reject_below, self.classes_)
-        return rejected(labels, probabilities.max(axis=1) < reject_below)
-
-    def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
-        """Say how unlike the support vectors each vector is, from 0 (nothing odd) to 1.
-
-        The score is the share of the support vectors that, left out, come closer to some prototype than x does to its
-        closest: 1 − (1 + #{b ≤ best}) / (n + 1). It is one minus a conformal p-value: new images like the support score
-        above 1 − α about α of the time, so from 0.95 on an image deserves a look. With n support images it never
-        exceeds n / (n + 1).
-
-        Returns:
-            A score for each vector; nan where no support vector could be left out.
-        """
-        best = self.cosines(X).max(axis=1)
-        images = len(self.support_best_)
-        if images == 0:
-            return np.full(len(best), np.nan)
-        at_most = np.searchsorted(self.support_best_, best, side="right")
-        return 1.0 - (1.0 + at_most) / (images + 1.0)
-
-    def read(self, vectors: Float64[ndarray, "images dim"]) -> Float64[ndarray, "images dim"]:
-        """The vectors as the head sees them: each part by the root of its weight."""
-        return vectors * self.scale_ if self.parts > 1 else vectors
-
-    def seeing_together(self, queries: Float64[ndarray, "queries dim"]) -> EmbeddingClassifier:
-        """The same classifier for images that come together: `queries`, or many of which these are a sample.
-
-        Its classes are found with the help of the queries, by BD-CSPN. That is worth points with one support vector per
-        class, and costs points with more.
-
-        Raises:
-            InputError: If a class has more than one support vector, or there are less than two queries.
-        """
-        self.check_together(len(queries))
-        arrays = (self.read(self.support_), self._known_labels, self.read(self._validated(queries)))
-        support, labels, asked = map(torch.from_numpy, arrays)
-        shift, prototypes = rectified(Task(support, labels, asked, int((self.counts_ > 0).sum())))
-        other = copy(self)
-        other.shift_, other.temperature_ = shift.numpy(), SHARPNESS
-        other.linear_ = unit(prototypes.numpy()).T, np.zeros(len(prototypes))
-        return other
-
-    def check_together(self, queries: int) -> None:
-        """Raise `InputError` if so many queries cannot be answered together, or should not."""
-        check_is_fitted(self)
-        if self.counts_.max() > 1:
-            raise InputError(
-                "images are answered together only where every class has a single example: with more of them, answers "
-                "to each image alone are more accurate (leave out --together)"
-            )
-        if queries < 2:
-            raise InputError(f"{queries} image was given to be answered together: give two at least")
-
-    def left_out(self) -> Iterator[Judged]:
-        """Score every support vector whose class has another one as if it had been left out, some at a time."""
-        check_is_fitted(self)
-        vectors, labels = self.read(self.support_), self.support_labels_
-        head = self.choice_.head
-        if isinstance(head, Prototypes):
-            yield from leave_one_out_in_chunks(vectors, labels, len(self.classes_), normalized=_normalized(head))
-        else:
-            judged = judge(head, vectors, self._known_labels)
-            scores = np.full((len(judged.rows), len(self.classes_)), -np.inf)
-            scores[:, self.counts_ > 0] = judged.scores
-            yield Judged(judged.rows, labels[judged.rows], scores)
-
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Float64[ndarray, "images dim"], ndarray]:
         self._made_head()
         if self.temperature != "auto" and not _is_positive(self.temperature):
@@ -272,9 +147,6 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
         check_classification_targets(y)
         return X, y
-
-    def _validated(self, X: Any) -> Float64[ndarray, "images dim"]:
-        return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _made_head(self) -> Head:
         head = self.head if isinstance(self.head, Head) else make_head(self.head)
@@ -319,7 +191,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)
         vectors, classes = self.read(self.support_), len(self.classes_)
         head = self.choice_.head
-        normalized = _normalized(head)
+        normalized = normalizes(head)
         sums = class_sums(vectors, self.support_labels_, classes, normalized=normalized)
         self.prototypes_ = sums / np.maximum(self.counts_, 1)[:, None]
         self.unit_prototypes_ = unit(sums)
@@ -362,40 +234,9 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         scores = head_scores(head, vectors, self._known_labels, at)
         return scores[:-1] - scores[-1], scores[-1]
 
-    @property
-    def _known_labels(self) -> Int64[ndarray, "images"]:
-        """The classes of the support vectors, as positions among the classes that have any."""
-        return (np.cumsum(self.counts_ > 0) - 1)[self.support_labels_]
-
-
-def _normalized(head: Head) -> bool:
-    return not isinstance(head, Prototypes) or head.kind == "mean_of_normalized"
-
 
 def _is_positive(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
-
-
-def rejected(labels: ndarray, rejects: Bool[ndarray, "images"]) -> ndarray:
-    """Replace the labels of rejected images by `unknown`; numbers stay numbers beside it."""
-    if labels.dtype.kind == "U":
-        return np.where(rejects, UNKNOWN, labels)
-    mixed = labels.astype(object)
-    mixed[rejects] = UNKNOWN
-    return mixed
-
-
-def check_rejection(reject_below: float | None, classes: ndarray) -> None:
-    """Raise `InputError` for a threshold that is no probability, or a class that is itself called `unknown`."""
-    if reject_below is None:
-        return
-    if not 0 <= reject_below <= 1:
-        raise InputError(f"reject_below={reject_below} is no probability: give a number from 0 to 1")
-    if UNKNOWN in classes.tolist():
-        raise InputError(
-            f"a class is called {UNKNOWN!r}, which is also the answer for rejected images: rename the class, or do not "
-            "reject"
-        )
 
 
 def named(classes: ndarray, most: int = 8) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, UInt8
+from jaxtyping import Float32, Float64, Shaped, UInt8
 from numpy import ndarray
 from PIL import Image
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.prediction import predictions_of
 
 OVERLAY = 0.6
 """How much of the picture the strongest attention may cover."""
@@ -45,6 +48,40 @@ class Explanation:
     neighbors: tuple[Neighbor, ...]
     attention: Float32[ndarray, "g g"]
     overlay: Image.Image
+
+
+def explain(
+    backbone: Backbone,
+    head: EmbeddingClassifier,
+    support_names: Sequence[str],
+    pixels: Shaped[Tensor, "1 3 size size"],
+    neighbors: int,
+) -> Explanation:
+    """Explain the label of one image.
+
+    Args:
+        backbone: What embeds it.
+        head: The fitted classifier of embeddings.
+        support_names: What its support images are called.
+        pixels: The image as the backbone takes it.
+        neighbors: How many similar support images to name.
+    """
+    with torch.inference_mode():
+        vector = backbone(pixels.to(backbone.device)).float().cpu().numpy().astype(np.float64)
+    answer = predictions_of(head, ["image"], vector, None)[0]
+    labels = [str(label) for label in head.classes_[head.support_labels_].tolist()]
+    attention = class_token_attention(backbone, pixels)
+    return Explanation(
+        label=answer.label,
+        confidence=answer.confidence or 0.0,
+        out_of_domain=answer.out_of_domain,
+        neighbors=tuple(
+            Neighbor(support_names[position], labels[position], cosine)
+            for position, cosine in nearest(head.read(vector)[0], head.read(head.support_), neighbors)
+        ),
+        attention=attention,
+        overlay=overlay(as_bytes(backbone, pixels[0]), attention),
+    )
 
 
 def nearest(

@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool
 from numpy import ndarray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.tokens import remove_tokens
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sharing_weights, without_adapter
-from cplsr.classifier.embedding_classifier import EmbeddingClassifier, check_rejection
-from cplsr.classifier.explanation import Explanation, Neighbor, as_bytes, class_token_attention, nearest, overlay
-from cplsr.classifier.pictures import (
-    Embedded,
-    as_pictures,
-    check_tunable,
-    embed_batches,
-    joined_or_none,
-    picture_names,
-    readable_pixels,
-    single_pixels,
-)
-from cplsr.classifier.prediction import (
-    OnError,
-    Prediction,
-    PredictionTable,
-    check_on_error,
-    pass_over,
-    predictions_of,
-    with_unreadable,
-)
-from cplsr.classifier.suggest import Suggestion, suggest
+from cplsr.classifier.embed_pictures import Embedded, joined_or_none, readable_pixels
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.image_answers import ImageAnswers
+from cplsr.classifier.pictures import as_pictures, picture_names
 from cplsr.classifier.support_images import labeled_pictures, report_failed
 from cplsr.classifier.support_report import SupportReport, report_on_support
-from cplsr.data.domain import Domain
-from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.classifier.tuning import asked_tuning, check_tunable, tune_backbone
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
-from cplsr.methods.support_tuning import SupportTuning, make_tuning
+from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.methods.support_tuning import SupportTuning
 from cplsr.settings.backbone import ClassifierPooling
 
-SEEN_TOGETHER = 2000
-"""From this many images what all of them have in common is known well enough, and memory stays bounded."""
 
-
-class FewShotClassifier(ClassifierMixin, BaseEstimator):
+class FewShotClassifier(ImageAnswers):
     """Classify images from a few examples (support images) of each class; a scikit-learn estimator.
 
     A frozen vision transformer turns every image into a vector, a small head learns the classes from those of the
@@ -148,7 +121,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             InputError: If images and labels do not fit together, or no image of some class can be read.
         """
         pictures, labels = labeled_pictures(X, y)
-        tuning = self._tuning()
+        tuning = asked_tuning(self.tune_on_support)
         if tuning is not None:
             check_tunable(pictures)
         self.backbone_ = prepared_backbone(
@@ -204,11 +177,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         kept = self.classes_[self.head_.support_labels_] != name
         self.head_.remove_class(name)
-        self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
-        if self.frozen_support_ is not None:
-            self.frozen_support_ = self.frozen_support_[kept]
-        self._settle_as_before_tuning()
-        return self
+        return self._keep(kept)
 
     def relabel(self, labels: Sequence[Any]) -> FewShotClassifier:
         """Give the support images other classes; no image is embedded again.
@@ -227,135 +196,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             raise InputError("every support image would be forgotten: keep one at least")
         given = np.array([label for label in labels if label is not None])
         self.head_ = self.new_head().fit(self.head_.support_[kept], given)
-        self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
-        if self.frozen_support_ is not None:
-            self.frozen_support_ = self.frozen_support_[kept]
-        self._settle_as_before_tuning()
-        return self
-
-    def predict(self, X: Any, reject_below: float | None = None, *, on_error: OnError = "raise") -> ndarray:
-        """Label each image with its likeliest class.
-
-        Args:
-            X: Images.
-            reject_below: Answer `unknown` where the likeliest class is less likely than this.
-            on_error: What becomes of an image that cannot be read: `raise` an error; `skip` it, with a warning, so that
-                there are fewer labels than images; or `label` it `unreadable`. `predict_table` says which ones and why.
-
-        Raises:
-            InputError: If an image cannot be read and should not be passed over, or the threshold is no probability.
-        """
-        check_is_fitted(self)
-        check_rejection(reject_below, self.classes_)
-        vectors, readable = self._readable_vectors(X, on_error)
-        labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
-        return labels if on_error != "label" or readable.all() else with_unreadable(labels, readable)
-
-    def predict_proba(self, X: Any, *, on_error: OnError = "raise") -> Float64[ndarray, "images classes"]:
-        """Give each image the probabilities of the classes, in the order of `classes_`.
-
-        Args:
-            X: Images.
-            on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
-        """
-        check_is_fitted(self)
-        vectors, readable = self._readable_vectors(X, on_error)
-        probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
-        if on_error != "label":
-            return probabilities
-        rows = np.full((len(readable), len(self.classes_)), np.nan)
-        rows[readable] = probabilities
-        return rows
-
-    def predict_table(
-        self, X: Any, reject_below: float | None = None, *, on_error: OnError = "label"
-    ) -> PredictionTable:
-        """Label images, and say of each its path, its confidence, the runner-up, and why it could not be read.
-
-        Args:
-            X: Images.
-            reject_below: Answer `unknown` where the likeliest class is less likely than this.
-            on_error: What becomes of an image that cannot be read: a row with its `error` (`label`), no row (`skip`),
-                or an error (`raise`).
-
-        Returns:
-            One row per image; `to_pandas()` makes a `DataFrame` of it. For more images than memory has room for, use
-            `predictions`.
-        """
-        check_is_fitted(self)
-        check_on_error(on_error, self.classes_)
-        pictures = as_pictures(X)
-        rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
-        if on_error == "label":
-            return PredictionTable(rows)
-        read = tuple(row for row in rows if not row.error)
-        if len(read) < len(rows):
-            first = next(row for row in rows if row.error)
-            pass_over(on_error, first.name, first.error, len(rows) - len(read), len(rows))
-        return PredictionTable(read)
-
-    def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
-        """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
-        check_is_fitted(self)
-        return self.head_.out_of_domain_score(self._vectors(X))
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
-        check_is_fitted(self)
-        pictures, labels = labeled_pictures(X, y)
-        return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
-
-    def predictions(
-        self, X: Any, *, reject_below: float | None = None, seen_with: Any = None
-    ) -> Iterator[list[Prediction]]:
-        """Label images batch by batch; memory does not depend on their number.
-
-        Args:
-            X: Images.
-            reject_below: Answer `unknown` where the likeliest class is less likely than this.
-            seen_with: Images that come together, X or more, of which up to 2,000 help to find the classes; for one
-                support image per class (see `EmbeddingClassifier.seeing_together`).
-
-        Yields:
-            The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
-        """
-        check_is_fitted(self)
-        check_rejection(reject_below, self.classes_)
-        pictures = as_pictures(X)
-        names = picture_names(pictures)
-        head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
-        for batch in self._batches(pictures, "classifying"):
-            answers = predictions_of(
-                head, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
-            )
-            by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
-            by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
-            yield [by_index[index] for index in sorted(by_index)]
-
-    def embed(self, X: Any) -> Float32[ndarray, "images dim"]:
-        """Compute embeddings, which every method takes in place of the images.
-
-        Raises:
-            InputError: If an image cannot be read.
-        """
-        check_is_fitted(self)
-        return self._readable(X, "raise")[0]
-
-    def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
-        """Choose the images whose labels would teach most, the best first; those that cannot be read are left out.
-
-        Args:
-            X: Unlabeled images.
-            count: How many to choose; see `cplsr.classifier.suggest.suggest`.
-        """
-        check_is_fitted(self)
-        pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
-        vectors = embedded.vectors.astype(np.float64)
-        chosen = suggest(self.head_, vectors, count)
-        names, indices = picture_names(pictures), embedded.indices[chosen].tolist()
-        guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
-        return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
+        return self._keep(kept)
 
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: some are held out and judged by the others."""
@@ -382,33 +223,6 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             return None
         labels = self.classes_[self.head_.support_labels_]
         return self.new_head(frozen=True).fit(self.frozen_support_, labels)
-
-    def explain(self, image: Any, neighbors: int = 5) -> Explanation:
-        """Explain the label of one image: the support images most similar to it, and where the backbone looks.
-
-        Args:
-            image: One image, not an embedding.
-            neighbors: How many similar support images to name.
-        """
-        check_is_fitted(self)
-        pixels = single_pixels(self.backbone_, image)
-        with torch.inference_mode():
-            vector = self.backbone_(pixels.to(self.backbone_.device)).float().cpu().numpy().astype(np.float64)
-        answer = predictions_of(self.head_, ["image"], vector, None)[0]
-        labels = [str(label) for label in self.classes_[self.head_.support_labels_].tolist()]
-        read = self.head_.read
-        attention = class_token_attention(self.backbone_, pixels)
-        return Explanation(
-            label=answer.label,
-            confidence=answer.confidence or 0.0,
-            out_of_domain=answer.out_of_domain,
-            neighbors=tuple(
-                Neighbor(self.support_names_[position], labels[position], cosine)
-                for position, cosine in nearest(read(vector)[0], read(self.head_.support_), neighbors)
-            ),
-            attention=attention,
-            overlay=overlay(as_bytes(self.backbone_, pixels[0]), attention),
-        )
 
     def save(self, path: str | Path) -> Path:
         """Write the fitted classifier to a folder, whole or not at all; no pickle, a megabyte or so.
@@ -450,42 +264,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         """
         from cplsr.classifier.store import load_classifier
 
-        classifier = load_classifier(
-            cls, path, backbone=backbone, device=device, batch_size=batch_size, workers=workers
-        )
-        return classifier.set_params(cache=cache)
-
-    @property
-    def classes_(self) -> ndarray:
-        """The classes, sorted."""
-        return self.head_.classes_
-
-    @property
-    def counts_(self) -> ndarray:
-        """How many support images each class has."""
-        return self.head_.counts_
-
-    @property
-    def temperature_(self) -> float:
-        """The factor by which scores are multiplied before the softmax, calibrated or given."""
-        return self.head_.temperature_
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of everything the answers depend on besides the image."""
-        digest = hashlib.sha256(EmbeddingKey.of(self.backbone_).folder_name.encode())
-        head = self.head_
-        learned = (self.classes_.tolist(), head.choice_.head, head.choice_.reading, self.temperature_)
-        digest.update(repr(learned).encode("utf-8", "surrogateescape"))
-        digest.update(np.ascontiguousarray(head.support_).tobytes() + head.support_labels_.tobytes())
-        return digest.hexdigest()[:32]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that X is not a matrix, so that it leaves it alone."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.no_validation = True
-        return tags
+        return load_classifier(cls, path, backbone, device, batch_size=batch_size, workers=workers, cache=cache)
 
     def _learn(self, pictures: Any, labels: ndarray, support: Embedded) -> FewShotClassifier:
         """Add embedded images; nothing changes if something is wrong with them."""
@@ -497,12 +276,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         self._settle_as_before_tuning()
         return self
 
-    def _tuning(self) -> SupportTuning | None:
-        """What `tune_on_support` asks for."""
-        asked = self.tune_on_support
-        if not isinstance(asked, (bool, Mapping)):
-            raise InputError(f"tune_on_support={asked!r} is not usable: give True, False, or a table of options")
-        return None if asked is False else make_tuning({} if asked is True else asked)
+    def _keep(self, kept: Bool[ndarray, "images"]) -> FewShotClassifier:
+        """Forget the names and the frozen embeddings of the other images, as the head has forgotten its own."""
+        self.support_names_ = tuple(text for text, keep in zip(self.support_names_, kept, strict=True) if keep)
+        if self.frozen_support_ is not None:
+            self.frozen_support_ = self.frozen_support_[kept]
+        self._settle_as_before_tuning()
+        return self
 
     def _tune(self, tuning: SupportTuning, pictures: Any) -> None:
         """Tune the backbone on the images that were learned, and embed them again."""
@@ -511,13 +291,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(f"the classifier is {reason}", stacklevel=3)
             return
         pixels = readable_pixels(self.backbone_, pictures, self.batch_size, self.workers)
-        tuning.tune(
-            self.backbone_,
-            pixels,
-            torch.from_numpy(head.support_labels_),
-            numbered_generator(0, 0, Stream.ADAPTATIONS),
-            scale=torch.from_numpy(head.scale_) if head.parts > 1 else None,
-        )
+        tune_backbone(tuning, self.backbone_, head, pixels)
         self.tuned_, self.adapter_kind_ = tuning.options, adapter_kind(self.backbone_)
         self.frozen_support_ = head.support_.astype(np.float32)
         vectors = Embedded.joined(self._batches(pixels, "embedding")).vectors.astype(np.float64)
@@ -542,43 +316,3 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):
         if support.failed:
             report_failed(pictures, labels, support)
         return support
-
-    def _batches(self, pictures: Any, description: str, frozen: Backbone | None = None) -> Iterator[Embedded]:
-        return embed_batches(
-            self.backbone_,
-            pictures,
-            frozen=frozen,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            description=description,
-            cache=self.cache,
-        )
-
-    def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
-        """The head after a look at an even sample of images."""
-        count = len(pictures)
-        rows = np.unique(np.linspace(0, count - 1, min(count, SEEN_TOGETHER)).round().astype(np.int64))
-        sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
-        vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
-        return self.head_.seeing_together(vectors.astype(np.float64))
-
-    def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
-        return self.embed(X).astype(np.float64)
-
-    def _readable_vectors(
-        self, X: Any, on_error: OnError
-    ) -> tuple[Float64[ndarray, "some dim"], Bool[ndarray, "images"]]:
-        check_on_error(on_error, self.classes_)
-        vectors, readable = self._readable(X, on_error)
-        return vectors.astype(np.float64), readable
-
-    def _readable(self, X: Any, on_error: OnError) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
-        """The embeddings of the images that can be read, and which these are."""
-        pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, "embedding"))
-        readable = np.zeros(len(pictures), dtype=bool)
-        readable[embedded.indices] = True
-        if embedded.failed and on_error != "label":
-            index, reason = embedded.failed[0]
-            pass_over(on_error, picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
-        return embedded.vectors, readable

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from cplsr.classifier.even_sample import even_rows
 from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import TEMPERATURE, unit
@@ -57,10 +58,7 @@ def judgeable(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, 
 def calibration_rows(labels: Int64[ndarray, "images"], classes: int) -> Int64[ndarray, "rows"]:
     """Choose the images that calibrate: all that can be left out, or an even sample where there are too many."""
     rows = judgeable(labels, classes)
-    most = max(1, CALIBRATION_ENTRIES // max(classes, 1))
-    if len(rows) <= most:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+    return rows[even_rows(len(rows), max(1, CALIBRATION_ENTRIES // max(classes, 1)))]
 
 
 def leave_one_out(

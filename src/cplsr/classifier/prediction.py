@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 from numpy import ndarray
 
-from cplsr.classifier.embedding_classifier import UNKNOWN, EmbeddingClassifier
+from cplsr.classifier.no_class import UNKNOWN
+from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-OnError = Literal["raise", "skip", "label"]
-"""What becomes of an image that cannot be read: an error, nothing, or an answer that says so."""
-
-UNREADABLE = "unreadable"
-"""The label of an image that cannot be read."""
 
 COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
 """What a table of answers shows of each, in a file and in pandas."""
@@ -110,39 +104,8 @@ class PredictionTable:
         return DataFrame([[getattr(row, field) for field in fields] for row in self.rows], columns=list(COLUMNS))
 
 
-def check_on_error(on_error: str, classes: ndarray) -> None:
-    """Raise `InputError` for a word that is no choice, or a class that is itself called `unreadable`."""
-    if on_error not in ("raise", "skip", "label"):
-        raise InputError(f"on_error={on_error!r} is not usable: give 'raise', 'skip' or 'label'")
-    if on_error == "label" and UNREADABLE in classes.tolist():
-        raise InputError(
-            f"a class is called {UNREADABLE!r}, which is also the answer for images that cannot be read: rename the "
-            "class, or give on_error='skip'"
-        )
-
-
-def with_unreadable(labels: ndarray, readable: Bool[ndarray, "images"]) -> ndarray:
-    """The labels of the images that were read, and `unreadable` for the others; numbers stay numbers beside it."""
-    kind = np.dtype(f"U{max(len(UNREADABLE), labels.dtype.itemsize // 4)}") if labels.dtype.kind == "U" else object
-    answers = np.full(len(readable), UNREADABLE, dtype=kind)
-    answers[readable] = labels
-    return answers
-
-
-def pass_over(on_error: OnError, name: str, reason: str, failed: int, images: int) -> None:
-    """Say which images cannot be read: an error, or a warning where they are to be skipped."""
-    if on_error == "raise":
-        raise InputError(
-            f"{name} cannot be read ({reason}); {failed:,} of {images:,} images are like that: leave them out, give "
-            "on_error='skip' or 'label' to predict, or use predict_table(), which names them"
-        )
-    warnings.warn(
-        f"{failed:,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}", stacklevel=3
-    )
-
-
 def predictions_of(
-    head: EmbeddingClassifier, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
+    head: VectorAnswers, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
 ) -> list[Prediction]:
     """Label embedded images.
 

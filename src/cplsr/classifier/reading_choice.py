@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from cplsr.classifier.even_sample import even_rows_by_class
 from cplsr.episodes.heads.auto import USUAL, Auto, Reading, choose, left_out_errors, part_products
 from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge
@@ -64,7 +64,7 @@ def choose_reading(head: Auto, support: Float64[ndarray, "images dim"], labels: 
         support: Embeddings of the support images.
         labels: The class of each.
     """
-    rows = _even_sample(labels)
+    rows = even_rows_by_class(labels, MOST_IMAGES)
     vectors, classes = torch.from_numpy(support[rows]), torch.from_numpy(labels[rows])
     readings = head.readings()
     errors = left_out_errors(part_products(vectors, vectors, head.parts), classes, int(labels.max()) + 1, readings)
@@ -79,13 +79,3 @@ def choose_reading(head: Auto, support: Float64[ndarray, "images dim"], labels: 
         usual, best = (float(errors[row, asked].mean()) for row in (0, number))
         reason = f"its squared error on the images left out in turn is {best:.3f}, that of the usual choice {usual:.3f}"
     return Choice(Ridge(reading.penalty), reading, reason)
-
-
-def _even_sample(labels: Int64[ndarray, "images"]) -> Int64[ndarray, "some"]:
-    """Positions of the images, or of the first of every class so that there are at most 500 (two each at least)."""
-    if len(labels) <= MOST_IMAGES:
-        return np.arange(len(labels))
-    each = max(2, MOST_IMAGES // (int(labels.max()) + 1))
-    order = np.argsort(labels, kind="stable")
-    number = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])  # within its class
-    return np.sort(order[number < each])

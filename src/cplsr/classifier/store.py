@@ -97,11 +97,9 @@ def check_free(path: Path) -> None:
 def load_classifier(
     kind: type[Classifier],
     path: str | Path,
-    *,
-    backbone: str | Path | Backbone | None = None,
-    device: str = "auto",
-    batch_size: int = 64,
-    workers: int | None = None,
+    backbone: str | Path | Backbone | None,
+    device: str,
+    **running: Any,
 ) -> Classifier:
     """Read a classifier of the class `kind`; see `FewShotClassifier.load`."""
     folder = Path(path)
@@ -117,8 +115,7 @@ def load_classifier(
         image_size=info.backbone["image_size"],
         device=device,
         precision=info.backbone["precision"],
-        batch_size=batch_size,
-        workers=workers,
+        **running,
     )
     classifier.backbone_, classifier.adapter_kind_, classifier.tuned_ = loaded, adapter_kind(loaded), info.tuned
     types = dict(_KINDS.values())

@@ -10,6 +10,7 @@ from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.even_sample import even_rows
 from cplsr.classifier.prediction import Prediction
 from cplsr.episodes.heads.auto import USUAL
 from cplsr.episodes.heads.ridge import Ridge
@@ -77,7 +78,7 @@ def suggest(
     check_is_fitted(classifier)
     if count < 1:
         raise InputError(f"{count} pictures to label were asked for: ask for 1 or more")
-    rows = np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), max(MOST_PICTURES, count))).round().astype(int))
+    rows = even_rows(len(vectors), max(MOST_PICTURES, count))
     if len(rows) == 0:
         return rows
     head = classifier.choice_.head

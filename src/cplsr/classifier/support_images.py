@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from cplsr.classifier.embed_pictures import Embedded
 from cplsr.classifier.embedding_classifier import named
-from cplsr.classifier.pictures import Embedded, as_pictures, picture_names
+from cplsr.classifier.pictures import as_pictures, picture_names
 from cplsr.data.domain import Domain
 from cplsr.data.open import open_domain
 from cplsr.errors import InputError

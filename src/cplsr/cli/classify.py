@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -19,7 +19,6 @@ from cplsr.settings.embedding import CacheSettings, EmbeddingSettings
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
-    from cplsr.classifier.csv_run import CsvSummary
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
     from cplsr.classifier.support_report import DoubtfulImage
     from cplsr.data.domain import Domain
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 SHOWN = 20
-REASONS_SHOWN = 3
 
 
 MODELS_OWN = (
@@ -184,32 +182,12 @@ def main(arguments: list[str]) -> int:
     """Parse the options, label, say what came of it."""
     options = parse(Classify, "classify", arguments)
     query = check_request(options)
-    from cplsr.classifier.csv_run import check_out, check_partial, label_to_csv, summarize
-    from cplsr.classifier.embedding_classifier import check_rejection
-    from cplsr.classifier.query_files import open_queries
-    from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
-    from cplsr.data.listing import skipped_by_kind
+    from cplsr.classifier.csv_run import label_to_csv, labeled_files, summarize
+    from cplsr.classifier.sorted_copies import copy_by_label
 
-    queries = open_queries(query)
-    support = None if options.support is None else open_support(options.support)
-    if queries.skipped:
-        warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
-    if options.skipped_to is not None:
-        write_skipped(options.skipped_to, [*(() if support is None else support.skipped), *queries.skipped])
+    queries, support = open_images(options, query)
     classifier = make_classifier(options, support)
-    names = [str(name) for name in classifier.classes_.tolist()]
-    check_rejection(options.reject_below, classifier.classes_)
-    if options.together:
-        classifier.head_.check_together(len(queries))
-    if options.copy_to is not None:
-        if queries.vectors is not None:
-            raise InputError(
-                f"--copy-to copies images, but {query} holds only vectors: leave it out, or give the images"
-            )
-        check_label_folders(names, options.copy_to, query)
-    check_out(options.out)
-    if not options.restart:
-        check_partial(classifier, queries, options.out, options.reject_below, options.together)
+    check_labeling(options, classifier, queries)
     if options.save is not None:
         classifier.save(options.save)
         print(f"classifier saved to {options.save}")
@@ -226,7 +204,8 @@ def main(arguments: list[str]) -> int:
     if options.copy_to is not None:
         copied = copy_by_label(labeled_files(options.out, query), options.copy_to)
         print(f"{copied:,} images copied to {options.copy_to}")
-    print(summary_text(summarize(options.out), options.out))
+    summary = summarize(options.out)
+    print(f"{summary.images:,} images, written to {options.out}", *summary.lines(), sep="\n")
     report = classifier.evaluate_support()
     if report.doubtful:
         from rich.console import Console
@@ -234,6 +213,46 @@ def main(arguments: list[str]) -> int:
         Console(highlight=False).print(suspects_table(report.doubtful).to_rich())
     print(report.expectation())
     return 0
+
+
+def open_images(options: Classify, query: Path) -> tuple[Domain, Domain | None]:
+    """Open what is to be labeled and the examples, if any; what is passed over is told, and listed if asked for."""
+    from cplsr.classifier.query_files import open_queries
+    from cplsr.data.listing import skipped_by_kind
+
+    queries = open_queries(query)
+    support = None if options.support is None else open_support(options.support)
+    if queries.skipped:
+        warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
+    if options.skipped_to is not None:
+        write_skipped(options.skipped_to, [*(() if support is None else support.skipped), *queries.skipped])
+    return queries, support
+
+
+def check_labeling(options: Classify, classifier: FewShotClassifier, queries: Domain) -> None:
+    """Check everything that labeling would stumble over, before the long part begins.
+
+    Raises:
+        InputError: If the options do not go with the classes, the images, or files that are there already.
+    """
+    from cplsr.classifier.csv_run import check_out, check_partial, run_identity
+    from cplsr.classifier.no_class import check_rejection
+    from cplsr.classifier.sorted_copies import check_label_folders
+
+    check_rejection(options.reject_below, classifier.classes_)
+    if options.together:
+        classifier.head_.check_together(len(queries))
+    if options.copy_to is not None:
+        query = cast("Path", options.query)
+        if queries.vectors is not None:
+            raise InputError(
+                f"--copy-to copies images, but {query} holds only vectors: leave it out, or give the images"
+            )
+        check_label_folders([str(name) for name in classifier.classes_.tolist()], options.copy_to, query)
+    check_out(options.out)
+    if not options.restart:
+        identity = run_identity(classifier, queries, reject_below=options.reject_below, together=options.together)
+        check_partial(options.out, identity)
 
 
 def check_request(options: Classify) -> Path:
@@ -321,32 +340,3 @@ def open_support(source: str) -> Domain:
     if domain.skipped:
         warnings.warn(skipped_by_kind(source, domain.skipped), stacklevel=2)
     return domain
-
-
-def labeled_files(out: Path, query: Path) -> Iterator[tuple[Path, str]]:
-    """List (file, label) of all images that got a label, the paths as they can be opened from here."""
-    from cplsr.classifier.csv_run import read_rows
-    from cplsr.classifier.query_files import TABLES
-
-    root = query.parent if query.suffix.lower() in TABLES and query.is_file() else Path()
-    for path, label, *_, error in read_rows(out):
-        if not error:
-            yield root / path, label
-
-
-def summary_text(summary: CsvSummary, out: Path) -> str:
-    """Say how many images got each class, how many are unknown or could not be read, and the mean confidence."""
-    shown = list(summary.labels.items())[:SHOWN]
-    width = max((len(name) for name, _ in shown), default=0)
-    lines = [f"{summary.images:,} images, written to {out}"]
-    lines += [f"  {name:<{width}}  {images:,}" for name, images in shown]
-    if len(summary.labels) > SHOWN:
-        lines.append(f"  and {len(summary.labels) - SHOWN:,} more classes")
-    if summary.unknown:
-        lines.append(f"unknown: {summary.unknown:,}")
-    if summary.errors:
-        lines.append(f"could not be read: {summary.errors:,} (see the column error)")
-        lines += [f"  {images:,} × {reason}" for reason, images in list(summary.reasons.items())[:REASONS_SHOWN]]
-    if summary.mean_confidence is not None:
-        lines.append(f"mean confidence: {summary.mean_confidence:.2f}")
-    return "\n".join(lines)

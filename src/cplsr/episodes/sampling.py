@@ -59,11 +59,6 @@ class Episodes:
         return self.support.shape[2]
 
     @property
-    def queries_per_class(self) -> int:
-        """Query images of each class, on average."""
-        return self.asked.shape[1] // self.way
-
-    @property
     def asked(self) -> Int64[ndarray, "episodes queries"]:
         """All query images of each episode in a row, class by class."""
         return self.query.reshape(len(self), int(np.prod(self.query.shape[1:])))

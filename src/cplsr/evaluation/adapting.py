@@ -167,13 +167,9 @@ def measure_adaptation(
         batch_size: Images that are embedded at a time.
         workers: Processes that decode images; `None` takes as many as suit the machine.
     """
-    settings = settings or EpisodeSettings()
-    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
-    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
-    if len(reasons) == len(settings.shots):
+    settings, left_out = _adaptable(request, settings or EpisodeSettings())
+    if settings is None:
         return Adapted(request, (), (), {}, left_out)
-    shots = tuple(shot for shot in settings.shots if shot not in reasons)
-    settings = replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes))
     models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None)] if request.frozen else []
     models += [(name, read_adapter_info(source)) for name, source in adapters]
     logs = None if cache is None else cache.folder.with_name("adaptations")
@@ -201,6 +197,16 @@ def measure_adaptation(
             seconds.setdefault(contender.name, []).extend(contender.seconds)
     means = {name: sum(times) / len(times) for name, times in seconds.items() if times}
     return Adapted(request, tuple(rows), tuple(paired), means, left_out)
+
+
+def _adaptable(request: AdaptationRequest, settings: EpisodeSettings) -> tuple[EpisodeSettings | None, tuple[str, ...]]:
+    """The first episodes of the shots that can be adapted on, `None` where none can, and why the others cannot."""
+    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
+    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
+    shots = tuple(shot for shot in settings.shots if shot not in reasons)
+    if not shots:
+        return None, left_out
+    return replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes)), left_out
 
 
 @dataclass(frozen=True)

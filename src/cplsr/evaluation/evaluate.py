@@ -69,21 +69,15 @@ def evaluate(
     chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
     _check_request(backbone, targets, stored, chosen, settings, match_shot)
     models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
-
+    embed = partial(embed_many, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
     measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
     flags = adapter_flags(backbone, stored)
     for target, domain in targets.items():
-        frozen, *adapted = embed_many(
-            backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache
-        )
+        frozen, *adapted = embed(domain, models)
         contenders = _contenders(backbone.pooling, frozen, zip(stored, adapted, strict=True), chosen, settings)
-        measured.append(
-            [
-                evaluate_embeddings(contenders, target=target, settings=each, match_shot=match_shot)
-                for each in settings.by_queries
-            ]
-        )
+        measure = partial(evaluate_embeddings, contenders, target=target, match_shot=match_shot)
+        measured.append([measure(settings=each) for each in settings.by_queries])
         data[target] = describe_data(domain, frozen)
         flags += [f"{target}: {flag}" for flag in data_flags(domain, frozen, measured[-1][0].left_out)]
     results, *others = (_joined(each) for each in zip(*measured, strict=True))

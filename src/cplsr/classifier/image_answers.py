@@ -1,0 +1,255 @@
+"""What a fitted classifier can be asked about images: labels, probabilities, what to label next, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+from numpy import ndarray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.classifier.embed_pictures import Embedded, embed_batches
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.even_sample import even_rows
+from cplsr.classifier.explanation import Explanation, explain
+from cplsr.classifier.no_class import UNREADABLE, OnError, check_on_error, check_rejection, labels_or, pass_over
+from cplsr.classifier.pictures import as_pictures, picture_names, single_pixels
+from cplsr.classifier.prediction import Prediction, PredictionTable, predictions_of
+from cplsr.classifier.suggest import Suggestion, suggest
+from cplsr.classifier.support_images import labeled_pictures
+from cplsr.classifier.vector_answers import VectorAnswers
+from cplsr.data.domain import Domain
+from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+
+SEEN_TOGETHER = 2000
+"""From this many images what all of them have in common is known well enough, and memory stays bounded."""
+
+
+class ImageAnswers(ClassifierMixin, BaseEstimator):
+    """The answering half of `FewShotClassifier`, which says how the attributes come to be.
+
+    Attributes:
+        backbone_: The backbone with its adapter.
+        head_: The `EmbeddingClassifier` that works on the embeddings.
+        support_names_: Names of the support images, in the order of `head_.support_`.
+    """
+
+    backbone_: Backbone
+    head_: EmbeddingClassifier
+    support_names_: tuple[str, ...]
+    batch_size: int
+    workers: int | None
+    cache: EmbeddingCache | None
+
+    def predict(self, X: Any, reject_below: float | None = None, *, on_error: OnError = "raise") -> ndarray:
+        """Label each image with its likeliest class.
+
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            on_error: What becomes of an image that cannot be read: `raise` an error; `skip` it, with a warning, so that
+                there are fewer labels than images; or `label` it `unreadable`. `predict_table` says which ones and why.
+
+        Raises:
+            InputError: If an image cannot be read and should not be passed over, or the threshold is no probability.
+        """
+        check_is_fitted(self)
+        check_rejection(reject_below, self.classes_)
+        vectors, readable = self._readable_vectors(X, on_error)
+        labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
+        return labels if on_error != "label" or readable.all() else labels_or(UNREADABLE, labels, readable)
+
+    def predict_proba(self, X: Any, *, on_error: OnError = "raise") -> Float64[ndarray, "images classes"]:
+        """Give each image the probabilities of the classes, in the order of `classes_`.
+
+        Args:
+            X: Images.
+            on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
+        """
+        check_is_fitted(self)
+        vectors, readable = self._readable_vectors(X, on_error)
+        probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
+        if on_error != "label":
+            return probabilities
+        rows = np.full((len(readable), len(self.classes_)), np.nan)
+        rows[readable] = probabilities
+        return rows
+
+    def predict_table(
+        self, X: Any, reject_below: float | None = None, *, on_error: OnError = "label"
+    ) -> PredictionTable:
+        """Label images, and say of each its path, its confidence, the runner-up, and why it could not be read.
+
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            on_error: What becomes of an image that cannot be read: a row with its `error` (`label`), no row (`skip`),
+                or an error (`raise`).
+
+        Returns:
+            One row per image; `to_pandas()` makes a `DataFrame` of it. For more images than memory has room for, use
+            `predictions`.
+        """
+        check_is_fitted(self)
+        check_on_error(on_error, self.classes_)
+        pictures = as_pictures(X)
+        rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
+        if on_error == "label":
+            return PredictionTable(rows)
+        read = tuple(row for row in rows if not row.error)
+        if len(read) < len(rows):
+            first = next(row for row in rows if row.error)
+            pass_over(on_error, first.name, first.error, len(rows) - len(read), len(rows))
+        return PredictionTable(read)
+
+    def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
+        """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
+        check_is_fitted(self)
+        return self.head_.out_of_domain_score(self._vectors(X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
+        check_is_fitted(self)
+        pictures, labels = labeled_pictures(X, y)
+        return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
+
+    def predictions(
+        self, X: Any, *, reject_below: float | None = None, seen_with: Any = None
+    ) -> Iterator[list[Prediction]]:
+        """Label images batch by batch; memory does not depend on their number.
+
+        Args:
+            X: Images.
+            reject_below: Answer `unknown` where the likeliest class is less likely than this.
+            seen_with: Images that come together, X or more, of which up to 2,000 help to find the classes; for one
+                support image per class (see `EmbeddingClassifier.seeing_together`).
+
+        Yields:
+            The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
+        """
+        check_is_fitted(self)
+        check_rejection(reject_below, self.classes_)
+        pictures = as_pictures(X)
+        names = picture_names(pictures)
+        head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
+        for batch in self._batches(pictures, "classifying"):
+            answers = predictions_of(
+                head, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
+            )
+            by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
+            by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
+            yield [by_index[index] for index in sorted(by_index)]
+
+    def embed(self, X: Any) -> Float32[ndarray, "images dim"]:
+        """Compute embeddings, which every method takes in place of the images.
+
+        Raises:
+            InputError: If an image cannot be read.
+        """
+        check_is_fitted(self)
+        return self._readable(X, "raise")[0]
+
+    def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
+        """Choose the images whose labels would teach most, the best first; those that cannot be read are left out.
+
+        Args:
+            X: Unlabeled images.
+            count: How many to choose; see `cplsr.classifier.suggest.suggest`.
+        """
+        check_is_fitted(self)
+        pictures = as_pictures(X)
+        embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
+        vectors = embedded.vectors.astype(np.float64)
+        chosen = suggest(self.head_, vectors, count)
+        names, indices = picture_names(pictures), embedded.indices[chosen].tolist()
+        guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
+        return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
+
+    def explain(self, image: Any, neighbors: int = 5) -> Explanation:
+        """Explain the label of one image: the support images most similar to it, and where the backbone looks.
+
+        Args:
+            image: One image, not an embedding.
+            neighbors: How many similar support images to name.
+        """
+        check_is_fitted(self)
+        pixels = single_pixels(self.backbone_, image)
+        return explain(self.backbone_, self.head_, self.support_names_, pixels, neighbors)
+
+    @property
+    def classes_(self) -> ndarray:
+        """The classes, sorted."""
+        return self.head_.classes_
+
+    @property
+    def counts_(self) -> ndarray:
+        """How many support images each class has."""
+        return self.head_.counts_
+
+    @property
+    def temperature_(self) -> float:
+        """The factor by which scores are multiplied before the softmax, calibrated or given."""
+        return self.head_.temperature_
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything the answers depend on besides the image."""
+        digest = hashlib.sha256(EmbeddingKey.of(self.backbone_).folder_name.encode())
+        head = self.head_
+        learned = (self.classes_.tolist(), head.choice_.head, head.choice_.reading, self.temperature_)
+        digest.update(repr(learned).encode("utf-8", "surrogateescape"))
+        digest.update(np.ascontiguousarray(head.support_).tobytes() + head.support_labels_.tobytes())
+        return digest.hexdigest()[:32]
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that X is not a matrix, so that it leaves it alone."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+    def _batches(self, pictures: Any, description: str, frozen: Backbone | None = None) -> Iterator[Embedded]:
+        return embed_batches(
+            self.backbone_,
+            pictures,
+            frozen=frozen,
+            batch_size=self.batch_size,
+            workers=self.workers,
+            description=description,
+            cache=self.cache,
+        )
+
+    def _seeing_together(self, pictures: Any) -> VectorAnswers:
+        """The head after a look at an even sample of images."""
+        rows = even_rows(len(pictures), SEEN_TOGETHER)
+        sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
+        vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
+        return self.head_.seeing_together(vectors.astype(np.float64))
+
+    def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
+        return self.embed(X).astype(np.float64)
+
+    def _readable_vectors(
+        self, X: Any, on_error: OnError
+    ) -> tuple[Float64[ndarray, "some dim"], Bool[ndarray, "images"]]:
+        check_on_error(on_error, self.classes_)
+        vectors, readable = self._readable(X, on_error)
+        return vectors.astype(np.float64), readable
+
+    def _readable(self, X: Any, on_error: OnError) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
+        """The embeddings of the images that can be read, and which these are."""
+        pictures = as_pictures(X)
+        embedded = Embedded.joined(self._batches(pictures, "embedding"))
+        readable = np.zeros(len(pictures), dtype=bool)
+        readable[embedded.indices] = True
+        if embedded.failed and on_error != "label":
+            index, reason = embedded.failed[0]
+            pass_over(on_error, picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
+        return embedded.vectors, readable

@@ -1,0 +1,50 @@
+"""A classifier whose backbone is tuned on its support images: what was asked for, what can be tuned on, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import UInt8
+from numpy import ndarray
+from torch import Tensor
+
+from cplsr.backbones.backbone import Backbone
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.data.domain import Domain
+from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.errors import InputError
+from cplsr.methods.support_tuning import SupportTuning, make_tuning
+
+
+def asked_tuning(tune_on_support: Any) -> SupportTuning | None:
+    """What `tune_on_support` asks for.
+
+    Raises:
+        InputError: If it is neither a truth value nor a table of options that there are.
+    """
+    if not isinstance(tune_on_support, (bool, Mapping)):
+        raise InputError(f"tune_on_support={tune_on_support!r} is not usable: give True, False, or a table of options")
+    return None if tune_on_support is False else make_tuning({} if tune_on_support is True else tune_on_support)
+
+
+def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
+    """Raise `InputError` for what holds no raw pixels: a classifier tuned on its images needs them."""
+    raw = pictures.vectors is None if isinstance(pictures, Domain) else pictures.dtype == torch.uint8
+    if not raw:
+        what = "normalized pixels" if isinstance(pictures, Tensor) else "embeddings"
+        raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
+
+
+def tune_backbone(
+    tuning: SupportTuning, backbone: Backbone, head: EmbeddingClassifier, pixels: UInt8[Tensor, "images 3 size size"]
+) -> None:
+    """Put tokens on the backbone that suit the images which the head has learned."""
+    tuning.tune(
+        backbone,
+        pixels,
+        torch.from_numpy(head.support_labels_),
+        numbered_generator(0, 0, Stream.ADAPTATIONS),
+        scale=torch.from_numpy(head.scale_) if head.parts > 1 else None,
+    )
