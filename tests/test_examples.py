@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and the Python blocks of the documentation import what exists."""
+"""The examples in docstrings run, and what the documentation imports or names as a part of the code exists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOP = re.compile(r"\b((?:[a-z_]+/)+[a-z_]+)\.([A-Za-z_]+(?:\.[A-Za-z_]+)?)")
+"""A file of the package, and what is in it: data/open.open_domain"""
+FILE = re.compile(r"`([a-z_/]+\.py)`")
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -36,3 +40,13 @@ def test_imports_in_the_documentation_exist(page):
                 assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cplsr":
                 assert hasattr(importlib.import_module("cplsr"), node.attr)
+
+
+def test_the_architecture_page_names_files_and_functions_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = SOURCE / "cplsr"
+    assert [file for file in FILE.findall(page) if not any(package.rglob(file))] == []
+    hops = [(file, name) for file, name in HOP.findall(page) if name != "py"]
+    assert len(hops) > 20
+    for file, name in hops:
+        attrgetter(name)(importlib.import_module(f"cplsr.{file.replace('/', '.')}"))
