@@ -62,7 +62,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
-        vectors, readable = self._readable_vectors(X, on_error)
+        vectors, readable = self._readable(X, on_error)
         labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
         return labels if on_error != "label" or readable.all() else labels_or(UNREADABLE, labels, readable)
 
@@ -74,7 +74,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
         """
         check_is_fitted(self)
-        vectors, readable = self._readable_vectors(X, on_error)
+        vectors, readable = self._readable(X, on_error)
         probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
         if on_error != "label":
             return probabilities
@@ -112,7 +112,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
         check_is_fitted(self)
-        return self.head_.out_of_domain_score(self._vectors(X))
+        return self.head_.out_of_domain_score(self.embed(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
@@ -233,18 +233,9 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
         return self.head_.seeing_together(vectors.astype(np.float64))
 
-    def _vectors(self, X: Any) -> Float64[ndarray, "images dim"]:
-        return self.embed(X).astype(np.float64)
-
-    def _readable_vectors(
-        self, X: Any, on_error: OnError
-    ) -> tuple[Float64[ndarray, "some dim"], Bool[ndarray, "images"]]:
-        check_on_error(on_error, self.classes_)
-        vectors, readable = self._readable(X, on_error)
-        return vectors.astype(np.float64), readable
-
     def _readable(self, X: Any, on_error: OnError) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
         """The embeddings of the images that can be read, and which these are."""
+        check_on_error(on_error, self.classes_)
         pictures = as_pictures(X)
         embedded = Embedded.joined(self._batches(pictures, "embedding"))
         readable = np.zeros(len(pictures), dtype=bool)
