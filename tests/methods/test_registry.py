@@ -53,7 +53,7 @@ def test_how_a_backbone_is_optimized_says_nothing_of_an_adapter():
 def test_optimizer_and_rate_are_for_the_whole_backbone():
     method = METHODS.find("styleadv")
     both = {"objective_lr": 1e-3, "augment": "crop", "temperature": 10.0, "sst": False, "pe": False}
-    whole = both | {"optimizer": "sgd", "lr": 5e-5, "schedule": "cosine", "warmup": 0.05}
+    whole = both | {"optimizer": "sgd", "lr": 5e-5, "schedule": "cosine", "warmup": 0.25}
     assert starting_settings(method) == starting_settings(method, "backbone") == whole
     assert starting_settings(method, "adapter") == both
 
@@ -65,7 +65,8 @@ def test_every_method_starts_with_its_authors_optimizer_and_augmentation():
         sgd, class_level = name in ("pmf", "styleadv"), name in ("attn_temp", "reap", "cd_cls")
         kind = ("adamw", 0.01) if class_level else ("sgd" if sgd else "adam", 0)
         assert (settings.optimizer, settings.weight_decay) == kind, name
-        assert (settings.schedule, settings.warmup) == (("cosine", 0.05) if sgd else ("constant", 0)), name
+        assert settings.schedule == ("cosine" if sgd else "constant"), name
+        assert settings.warmup == {"pmf": 5 / 100, "styleadv": 5 / 20}.get(name, 0), name
         assert settings.augment == ("colors" if name == "ldp_net" else "crop"), name
         assert settings.objective_lr == (1e-3 if class_level or name in ("styleadv", "afa") else None), name
         if class_level:

@@ -124,5 +124,5 @@ METHOD = Method(
     "styleadv",
     "Fu et al., CVPR 2023",
     StyleAdversary,
-    settings=TRANSFORMER_SETTINGS | {"objective_lr": OBJECTIVE_RATE},
+    settings=TRANSFORMER_SETTINGS | {"objective_lr": OBJECTIVE_RATE, "warmup": 0.25},  # of 20 epochs 5
 )
