@@ -95,7 +95,7 @@ def main() -> None:
     generator = np.random.default_rng(0)
     labels = np.arange(IMAGES) % CLASSES
     vectors = generator.standard_normal((IMAGES, DIM), dtype=np.float32)
-    vectors += generator.standard_normal((CLASSES, DIM), dtype=np.float32)[labels] / 10  # about four answers of five are right
+    vectors += generator.standard_normal((CLASSES, DIM), dtype=np.float32)[labels] / 10  # some answers are wrong
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     episodes = EpisodeSampler(labels, way=WAY, shot=SHOT, query=QUERY).draw(EPISODES)
 

@@ -17,6 +17,7 @@ from cplsr.backbones.families import Block, blocks_of, family_of, prefix_tokens
 from cplsr.backbones.fingerprint import fingerprint_of
 from cplsr.backbones.pooling import pool, pooled_layers
 from cplsr.backbones.positions import resize_positions
+from cplsr.backbones.views import check_views, views_of
 from cplsr.errors import InputError
 from cplsr.records.parts import BackboneInfo
 
@@ -42,8 +43,9 @@ class Backbone(nn.Module):
     Calling it turns images (batch, 3, size, size) into embeddings (batch, embedding_dim) in float32 (float64 if its
     weights are): the class token after the final norm, with `pooling="mean"` the mean of the patch tokens, or with
     `pooling="depth"` the unit class token and the unit mean of the patch tokens after each of `pooled_layers`, side by
-    side. `uint8` images are raw pixels and are normalized here with the backbone's own `mean` and `std`;
-    floating-point images are taken as normalized already. `load_backbone` makes one.
+    side; with `views` other than `plain` the mean of the embeddings of all views of an image. `uint8` images are raw
+    pixels and are normalized here with the backbone's own `mean` and `std`; floating-point images are taken as
+    normalized already. `load_backbone` makes one.
 
     The blocks are run here and not by transformers' own `forward`, for two reasons: adapters act at the named
     `BlockPoints` instead of through hooks, and with `pooling="cls"` the last block is computed for the class token
@@ -59,6 +61,7 @@ class Backbone(nn.Module):
         std: tuple[float, float, float],
         pooling: str = "cls",
         layers: Sequence[int] | None = None,
+        views: str = "plain",
     ) -> None:
         super().__init__()
         config: Any = model.config
@@ -66,7 +69,7 @@ class Backbone(nn.Module):
         self.model = model
         self.source = source
         self.mean, self.std = mean, std
-        self.pooling = pooling
+        self.pooling, self.views = pooling, check_views(views)
         self.dim: int = config.hidden_size
         self.heads: int = config.num_attention_heads
         self.head_dim = self.dim // self.heads
@@ -142,6 +145,8 @@ class Backbone(nn.Module):
         description = {name: getattr(self, name) for name in (*names, "position_interpolation", "precision")}
         if self.pooling == "depth":
             description["pooled_layers"] = self.pooled_layers
+        if self.views != "plain":
+            description["views"] = self.views
         return cast(BackboneInfo, {**description, "mean": self.mean, "std": self.std})
 
     def weights_fingerprint(self) -> str:
@@ -234,6 +239,10 @@ class Backbone(nn.Module):
         """
         self._check(images)
         steps = self._steps(around)
+        seen = [self._embed_all(view, steps, between) for view in views_of(images, self.views)]
+        return seen[0] if len(seen) == 1 else torch.stack(seen).mean(dim=0)
+
+    def _embed_all(self, images: Tensor, steps: _Steps, between: Between | None) -> Tensor:
         if between is not None:
             return self._embed(images, steps, between)
         parts = [self._embed(part, steps) for part in images.split(self.images_at_a_time)]

@@ -43,6 +43,7 @@ def load_backbone(
     std: Color | None = None,
     pooling: str = "cls",
     layers: Sequence[int] | None = None,
+    views: str = "plain",
     device: str = "cpu",
     precision: str = "fp32",
     antialias: bool = True,
@@ -60,6 +61,8 @@ def load_backbone(
         pooling: what an embedding is: `cls`, the class token after the final norm; `mean`, the mean of the patch
             tokens; or `depth`, the unit class token and the unit mean of the patch tokens of every block.
         layers: the blocks that `depth` reads, counted from 0, negative from the end; default all.
+        views: how often an image is looked at, for the mean of its embeddings: `plain`, once; `mirrored`, also its
+            mirror image; `turned`, both at every quarter turn, eight times the work.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         precision: `fp32`, `bf16`, or `auto` for bf16 where the hardware multiplies it.
         antialias: of the position interpolation; `False` is transformers' and DINO's own way.
@@ -82,7 +85,7 @@ def load_backbone(
     model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
     mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
     _own_weights(model)
-    backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling, layers=layers)
+    backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling, layers=layers, views=views)
     if image_size is not None:
         backbone.resize(image_size, antialias=antialias)
     if number_format == "bf16":

@@ -32,6 +32,7 @@ def prepared_backbone(
     *,
     image_size: int | None = None,
     pooling: str = "auto",
+    views: str | None = None,
     device: str = "auto",
     precision: str = "fp32",
 ) -> Backbone:
@@ -44,6 +45,7 @@ def prepared_backbone(
             carries, or the one packaged with the embedded backbone.
         image_size: See `load_backbone`. Default: the size the adapter was trained at.
         pooling: See `load_backbone`; `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
+        views: See `load_backbone`. Default: `plain`, or a loaded backbone's own.
         device: See `load_backbone`.
         precision: See `load_backbone`.
 
@@ -54,11 +56,13 @@ def prepared_backbone(
     if isinstance(backbone, Backbone):
         _check_own(backbone, "image_size", image_size)
         _check_own(backbone, "pooling", None if pooling == "auto" else pooling)
+        _check_own(backbone, "views", views)
         own = sharing_weights(backbone)
     else:
         size = image_size or (None if info is None else info.backbone["image_size"])
         read = "depth" if pooling == "auto" else pooling
-        load = partial(load_backbone, image_size=size, pooling=read, device=device, precision=precision)
+        seen = views or "plain"
+        load = partial(load_backbone, image_size=size, pooling=read, views=seen, device=device, precision=precision)
         own = load_default(load) if backbone is None else load(backbone)
     if adapter is None and own.adapter is None:
         info = _packaged_adapter(own)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from jaxtyping import Bool
 from numpy import ndarray
+from sklearn.base import clone
 
+from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.leave_one_out import LEAVE_ONE_OUT_IMAGES
 from cplsr.classifier.support_report import CHANCE, Share, chance_of_difference, judge_support
 from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.prototypes import Prototypes
+from cplsr.settings.backbone import Views
 
 if TYPE_CHECKING:
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
+    from cplsr.data.domain import Domain
 
 PEERS: dict[str, str] = {
     "logistic regression": "logistic:C=100",  # vectors of length one differ little: C = 1 would hardly fit them at all
@@ -69,6 +73,23 @@ def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
         *scores,
         *(MethodScore(name, _right(own, head, own.decay), f"--head {head}") for name, head in PEERS.items()),
     )
+
+
+def compare_views(classifier: FewShotClassifier, examples: Domain) -> tuple[MethodScore, ...]:
+    """Score the same classifier with more views of every image than it has; nothing if it has them all or was tuned.
+
+    Args:
+        classifier: Fitted to the examples.
+        examples: The support images, which are embedded again.
+    """
+    kinds = get_args(Views)
+    scores = []
+    for views in kinds[kinds.index(classifier.backbone_.views) + 1 :] if classifier.tuned_ is None else ():
+        backbone = sharing_weights(classifier.backbone_)
+        backbone.views = views
+        again = clone(classifier).set_params(backbone=backbone, adapter=None, views=None).fit(examples)
+        scores.append(MethodScore(f"with {views} views", judge_support(again.head_).right, f"--views {views}"))
+    return tuple(scores)
 
 
 def suggestions(scores: tuple[MethodScore, ...]) -> list[str]:

@@ -26,7 +26,7 @@ from cplsr.classifier.tuning import asked_tuning, check_tunable, tune_backbone
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.methods.support_tuning import SupportTuning
-from cplsr.settings.backbone import ClassifierPooling
+from cplsr.settings.backbone import ClassifierPooling, Views
 
 
 class FewShotClassifier(ImageAnswers):
@@ -48,6 +48,10 @@ class FewShotClassifier(ImageAnswers):
         pooling: What is read of the backbone: `cls` (the last class token, as in the paper), `mean`, or `depth` (class
             token and patch mean of every block). `auto` reads all blocks, the upper ones more; with the head `auto`,
             how much more is found like the penalty. A loaded backbone has its own; `auto` then goes by that.
+        views: How often an image is looked at, for the mean of its embeddings: `plain`, once, the default; `mirrored`,
+            also its mirror image, which gains a little everywhere for twice the work; `turned`, both at every quarter
+            turn, which gains much where images have no upright position, and costs much where they have. A loaded
+            backbone has its own.
         temperature: See `EmbeddingClassifier`.
         tune_on_support: Tune the class token of the backbone on the support images, once, in `fit`; `True`, or a table
             of options (those of `SupportTuning`). Head, pooling and temperature are settled before that, on embeddings
@@ -84,6 +88,7 @@ class FewShotClassifier(ImageAnswers):
         *,
         head: Any = "auto",
         pooling: ClassifierPooling = "auto",
+        views: Views | None = None,
         temperature: Any = "auto",
         tune_on_support: Any = False,
         image_size: int | None = None,
@@ -97,6 +102,7 @@ class FewShotClassifier(ImageAnswers):
         self.adapter = adapter
         self.head = head
         self.pooling = pooling
+        self.views = views
         self.temperature = temperature
         self.tune_on_support = tune_on_support
         self.image_size = image_size
@@ -129,6 +135,7 @@ class FewShotClassifier(ImageAnswers):
             self.adapter,
             image_size=self.image_size,
             pooling=self.pooling,
+            views=self.views,
             device=self.device,
             precision=self.precision,
         )

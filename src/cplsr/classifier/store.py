@@ -197,6 +197,7 @@ def _load_backbone(folder: Path, info: ClassifierInfo, given: str | Path | Backb
                 std=wanted["std"],
                 pooling=wanted["pooling"],
                 layers=wanted.get("pooled_layers"),
+                views=wanted.get("views", "plain"),
                 device=device,
                 precision=wanted["precision"],
                 antialias=wanted["position_interpolation"] != "bicubic",
@@ -226,7 +227,7 @@ def _check_same(backbone: Backbone, wanted: BackboneInfo, folder: Path) -> None:
             f"{backbone.source!r}: give the same backbone, or fit again"
         )
     description = backbone.description()
-    for name in ("image_size", "pooling", "pooled_layers", "mean", "std"):
+    for name in ("image_size", "pooling", "pooled_layers", "views", "mean", "std"):
         given, fitted = description.get(name), wanted.get(name)
         if given != fitted:
             option = name.removeprefix("pooled_")

@@ -20,7 +20,8 @@ class Check(FittingSettings):
     """Judge a folder of examples by itself: images are held out and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, which head was chosen
-    and why, and whether another head, or the backbone without its adapter, does better, and by which option.
+    and why, and whether another head, more views of every image, or the backbone without its adapter does better, and
+    by which option.
     """
 
     support: Annotated[str, tyro.conf.Positional]
@@ -32,12 +33,13 @@ def main(arguments: list[str]) -> int:
     options = parse(Check, "check", arguments)
     from rich.console import Console
 
-    from cplsr.classifier.comparison import compare_methods, suggestions
+    from cplsr.classifier.comparison import compare_methods, compare_views, suggestions
 
-    classifier = options.fit(open_support(options.support))
+    examples = open_support(options.support)
+    classifier = options.fit(examples)
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
-    scores = compare_methods(classifier) if report.recognized.of else ()
+    scores = (*compare_methods(classifier), *compare_views(classifier, examples)) if report.recognized.of else ()
     if scores:
         console.print(methods_table(scores).to_rich())
     for sentence in (*report.sentences(), *suggestions(scores)):

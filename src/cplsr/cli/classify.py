@@ -38,6 +38,7 @@ MODELS_OWN = (
     "std",
     "pooling",
     "layers",
+    "views",
     "precision",
     "antialias",
     "tune_on_support",

@@ -110,6 +110,7 @@ def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str
         "std": tuple(std) if std else None,
         "pooling": options.pooling or trained.get("pooling", "cls"),
         "layers": options.layers or (None if options.pooling else trained.get("pooled_layers")),
+        "views": options.views,
         "antialias": options.antialias and trained.get("position_interpolation") != "bicubic",
     }
 

@@ -53,6 +53,8 @@ class EmbeddingKey:
     std: tuple[float, ...]
     pooled_layers: tuple[int, ...] = ()
     """With `depth` pooling, which blocks."""
+    views: str = "plain"
+    """How often the image was looked at."""
     source: str = ""
     """Where the backbone came from: told by `cplsr cache info`, and no part of the key."""
 
@@ -69,6 +71,7 @@ class EmbeddingKey:
             mean=tuple(backbone.mean),
             std=tuple(backbone.std),
             pooled_layers=backbone.pooled_layers if backbone.pooling == "depth" else (),
+            views=backbone.views,
             source=backbone.source,
         )
 
@@ -106,12 +109,14 @@ class EmbeddingKey:
         del parts["source"]
         if not self.pooled_layers:  # as before there was depth pooling, so that what is cached stays known
             del parts["pooled_layers"]
+        if self.views == "plain":  # and before there were views
+            del parts["views"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _as_read(model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The parts of a key as they are read back from json, with the version of preprocessing; empty ones left out."""
-    parts = {"preprocessing": PREPROCESSING, **model}
+    """The parts of a key as they are read back from json, with what was not told at first; empty ones left out."""
+    parts = {"preprocessing": PREPROCESSING, "views": "plain", **model}
     listed = ((name, list(value) if isinstance(value, tuple) else value) for name, value in parts.items())
     return ((name, value) for name, value in listed if value != [])
 

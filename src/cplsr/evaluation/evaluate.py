@@ -75,7 +75,7 @@ def evaluate(
     flags = adapter_flags(backbone, stored)
     for target, domain in targets.items():
         frozen, *adapted = embed(domain, models)
-        contenders = _contenders(backbone.pooling, frozen, zip(stored, adapted, strict=True), chosen, settings)
+        contenders = _contenders(backbone, frozen, zip(stored, adapted, strict=True), chosen, settings)
         measure = partial(evaluate_embeddings, contenders, target=target, match_shot=match_shot)
         measured.append([measure(settings=each) for each in settings.by_queries])
         data[target] = describe_data(domain, frozen)
@@ -103,7 +103,7 @@ def _joined(measured: Iterable[TargetResults]) -> Results:
 
 
 def _contenders(
-    pooling: str,
+    backbone: Backbone,
     frozen: Embeddings,
     adapted: Iterable[tuple[tuple[str, AdapterInfo], Embeddings]],
     heads: Sequence[Head],
@@ -112,7 +112,7 @@ def _contenders(
     models: list[tuple[str, Embeddings, int | None, float | None]] = [(FROZEN, frozen, None, None)]
     models += [(name, embeddings, info.shot, info.temperature) for (name, info), embeddings in adapted]
     return [
-        HeadContender(method_name(name, pooling, head, settings), embeddings, shot, head, temperature)
+        HeadContender(method_name(name, backbone, head, settings), embeddings, shot, head, temperature)
         for name, embeddings, shot, temperature in models
         for head in heads
     ]
@@ -134,10 +134,11 @@ def evaluate_embeddings(
     return results
 
 
-def method_name(model: str, pooling: str, head: Head, settings: EpisodeSettings) -> str:
-    """A model's name with its pooling and head, where these are not the paper's: `frozen depth ridge`."""
-    answered = "" if head == Prototypes(settings.prototype) else f" {head.title}"
-    return model + ("" if pooling == "cls" else f" {pooling}") + answered
+def method_name(model: str, backbone: Backbone, head: Head, settings: EpisodeSettings) -> str:
+    """A model's name with its pooling, views and head, where these are not the paper's: `frozen depth turned ridge`."""
+    read = (backbone.pooling.replace("cls", ""), backbone.views.replace("plain", ""))
+    answered = "" if head == Prototypes(settings.prototype) else head.title
+    return " ".join(filter(None, (model, *read, answered)))
 
 
 def _on_common_images(contenders: Sequence[Contender]) -> list[Contender]:
@@ -178,7 +179,7 @@ def _check_request(
         raise InputError("there is no target to evaluate on: give at least one")
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give it as `adapters`")
-    taken = {method_name(FROZEN, backbone.pooling, head, settings) for head in heads}
+    taken = {method_name(FROZEN, backbone, head, settings) for head in heads}
     seen: set[tuple[str, object]] = set()
     for name, info in stored:
         shot = info.shot

@@ -41,6 +41,11 @@ def on_cpu(backbone: Backbone) -> Backbone:
 
 def merged_copy(backbone: Backbone) -> Backbone:
     """Make a copy that is an ordinary vision transformer: an adapter is folded into its weights."""
+    if backbone.views != "plain":
+        raise InputError(
+            f"ordinary weights look at an image once, and the backbone was loaded with views {backbone.views!r}: load "
+            "it with views plain, or give --to onnx, where the graph holds all views"
+        )
     if backbone.adapter is None:
         return copy.deepcopy(backbone)
     try:

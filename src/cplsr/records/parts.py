@@ -36,6 +36,7 @@ class BackboneInfo(TypedDict):
     image_size: Count
     pooling: str
     pooled_layers: NotRequired[tuple[int, ...]]
+    views: NotRequired[str]
     position_interpolation: NotRequired[str]
     precision: NotRequired[str]
     mean: NotRequired[Color]

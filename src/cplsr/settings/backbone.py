@@ -9,6 +9,7 @@ from cplsr.declared import Declared, above, between
 
 Pooling = Literal["cls", "mean", "depth"]
 ClassifierPooling = Literal["auto", "cls", "mean", "depth"]
+Views = Literal["plain", "mirrored", "turned"]
 Precision = Literal["auto", "fp32", "bf16"]
 Channel = Annotated[float, between(-1000, 1000)]
 Spread = Annotated[float, above(0, 1000)]
@@ -32,6 +33,9 @@ class BackboneSettings(Declared):
     """Embedding: class token after the final norm, mean of the patch tokens, or both of every block, side by side."""
     layers: tuple[Annotated[int, between(-1000, 1000)], ...] | None = None
     """Blocks that --pooling depth reads, counted from 0, negative from the end. Default: all."""
+    views: Views = "plain"
+    """How often an image is looked at, for the mean of its embeddings: once; also mirrored (twice the work); or
+    mirrored and turned by quarters (eight times), for images that have no upright position."""
     precision: Precision = "fp32"
     """Number format; auto is bf16 where the hardware multiplies it."""
     device: str = "auto"

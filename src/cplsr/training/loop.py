@@ -179,6 +179,11 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
         )
     if backbone.adapter is not None:
         raise InputError("the backbone carries an adapter already: detach it before training another")
+    if backbone.views != "plain":
+        raise InputError(
+            f"training looks at every image once, and the backbone was loaded with views {backbone.views!r}: train "
+            "with --views plain, and evaluate the adapter with others"
+        )
     # Other losses change tokens behind blocks that were read already; blocks behind the last one read learn nothing.
     own = isinstance(objective, JointObjective)
     if backbone.pooling == "depth" and not (own and backbone.layers - 1 in backbone.pooled_layers):
