@@ -268,3 +268,10 @@ def test_images_that_come_together_are_answered_as_bd_cspn_answers_them():
         model.seeing_together(queries[:1])
     with pytest.raises(InputError, match="every class has a single example"):
         EmbeddingClassifier().fit(*blobs()).seeing_together(queries)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("auto", 10.0), (3.0, 3.0)])
+def test_a_temperature_that_was_given_holds_for_images_that_come_together(given, wanted):
+    X = np.random.default_rng(5).normal(size=(3, 8))
+    model = EmbeddingClassifier(temperature=given).fit(X, ["ash", "birch", "cedar"])
+    assert model.seeing_together(X + 0.1).temperature_ == wanted

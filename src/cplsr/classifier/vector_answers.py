@@ -34,6 +34,7 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
     """
 
     parts: Any
+    temperature: Any
     classes_: ndarray
     counts_: Int64[ndarray, "classes"]
     support_: Float64[ndarray, "images dim"]
@@ -129,7 +130,8 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
         support, labels, asked = map(torch.from_numpy, arrays)
         shift, prototypes = rectified(Task(support, labels, asked, int((self.counts_ > 0).sum())))
         other = copy(self)
-        other.shift_, other.temperature_ = shift.numpy(), SHARPNESS
+        other.shift_ = shift.numpy()
+        other.temperature_ = SHARPNESS if self.temperature == "auto" else self.temperature_
         other.linear_ = unit(prototypes.numpy()).T, np.zeros(len(prototypes))
         return other
 
