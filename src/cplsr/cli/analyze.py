@@ -37,8 +37,10 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
     """Folder for the results; an older analysis there is replaced."""
     images_per_class: Annotated[int, between(0, 10_000_000)] = 100
     """At most so many images of each class; 0 takes all."""
-    attention_images: Annotated[int, between(0, 10_000), tyro.conf.arg(name="attention")] = 0
+    attention: Annotated[int, between(0, 10_000)] = 0
     """Of so many images of each domain, a picture of what the class token looks at."""
+    attention_images: tyro.conf.Suppress[Annotated[int, between(0, 10_000)]] = 0
+    """Here `attention`."""
 
 
 def main(arguments: list[str]) -> int:
@@ -78,7 +80,9 @@ def run(options: Analyze) -> Analysis:
         source,
         targets,
         base,
-        AnalysisSettings.of(options, images_per_class=options.images_per_class or None),
+        AnalysisSettings.of(
+            options, images_per_class=options.images_per_class or None, attention_images=options.attention
+        ),
         adapter_name=name or (None if source is None else default_adapter_name(source)),
         cache=cplsr.EmbeddingCache() if options.cache else None,
         batch_size=options.batch_size,
