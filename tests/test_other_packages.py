@@ -1,5 +1,6 @@
 """What other installed packages bring: the example of the documentation, and packages that are broken."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -55,6 +56,16 @@ def test_a_method_of_another_package_trains_an_adapter_of_another_package(enviro
     words = "evaluate --backbone untrained-vit --target stripes:20 --episodes 5 --shots 1 --head ridge nearest_example"
     told = run(environment, "-m", "cplsr", *words.split(), "--adapter", f"mine={out}", "--no-cache")
     assert "nearest_example" in told
+
+
+def test_what_extenders_need_comes_from_its_package_when_it_is_asked_for():
+    packages = ("adapters", "methods", "training", "evaluation")
+    code = f"import sys; import {', '.join(f'cplsr.{name}' for name in packages)}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for name in packages:
+        package = importlib.import_module(f"cplsr.{name}")
+        assert package.__all__
+        assert all(getattr(package, each) is not None for each in package.__all__)
 
 
 def test_names_of_other_packages_are_among_the_suggestions(environment):

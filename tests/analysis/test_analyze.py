@@ -180,7 +180,7 @@ def test_cost_is_measured_when_asked_for(backbone, color_domain, monkeypatch):
 def test_an_adapter_trained_at_another_size_is_a_remark(backbone, stored, color_domain):
     backbone.resize(48)
     found = analyze(backbone, stored, {"leaf": color_domain()}, **SMALL)
-    assert "the adapter was trained with another image size than it is analyzed with: 32" in found.notes
+    assert "the adapter was trained with another image size than it is analyzed with: 32, not 48" in found.notes
 
 
 @pytest.mark.parametrize(

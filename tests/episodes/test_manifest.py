@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from cplsr.episodes.manifest import make_manifest, read_manifest
+from cplsr.episodes.manifest import EpisodeManifest
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.errors import InputError
 
@@ -12,18 +12,22 @@ LABELS = np.arange(80) % 8
 IDENTITIES = [f"class {i % 8}/picture ü{i}.jpg" for i in range(80)]
 
 
+def make_manifest(**options):
+    return EpisodeManifest.of(EpisodeSampler(LABELS, way=4, shot=2, query=3, seed=11, **options), 7, IDENTITIES)
+
+
 @pytest.fixture
 def manifest():
-    return make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11)
+    return make_manifest()
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(80) // 2, [f"patient {i // 2}" for i in range(80)]])
 def test_written_and_read_gives_the_same_episodes(tmp_path, groups):
     path = tmp_path / "episodes.json"
-    written = make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11, groups=groups)
+    written = make_manifest(groups=groups)
     written.write(path)
 
-    read = read_manifest(path)
+    read = EpisodeManifest.read(path)
 
     assert read == written
     expected = EpisodeSampler(LABELS, way=4, shot=2, query=3, seed=11, groups=groups).draw(7)
@@ -53,10 +57,10 @@ def test_episodes_are_found_among_images_in_another_order(manifest):
 
 
 def test_uneven_queries_are_drawn_again_too(tmp_path):
-    manifest = make_manifest(LABELS, IDENTITIES, count=7, way=4, shot=2, query=3, seed=11, queries="dirichlet")
+    manifest = make_manifest(queries="dirichlet")
     manifest.write(tmp_path / "episodes.json")
 
-    read = read_manifest(tmp_path / "episodes.json")
+    read = EpisodeManifest.read(tmp_path / "episodes.json")
 
     there, here = read.episodes(IDENTITIES[::-1]), manifest.episodes()
     np.testing.assert_array_equal(79 - there.query, here.query)
@@ -71,7 +75,7 @@ def test_a_manifest_from_before_there_were_uneven_queries_is_read(tmp_path, mani
     del content["queries"]
     (tmp_path / "episodes.json").write_text(json.dumps(content), encoding="utf-8")
 
-    assert read_manifest(tmp_path / "episodes.json") == manifest
+    assert EpisodeManifest.read(tmp_path / "episodes.json") == manifest
 
 
 def test_missing_images_are_named(manifest):
@@ -92,19 +96,19 @@ def test_other_files_are_refused(tmp_path, text):
     path.write_text(text, encoding="utf-8")
 
     with pytest.raises(InputError, match="manifest"):
-        read_manifest(path)
+        EpisodeManifest.read(path)
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
-        read_manifest(tmp_path / "none.json")
+        EpisodeManifest.read(tmp_path / "none.json")
 
 
 def test_what_json_would_change_is_refused():
     with pytest.raises(InputError, match=r"not 0\.5"):
-        make_manifest(np.array([0.5] * 20), ["x"] * 20, count=1, way=1)
+        EpisodeManifest.of(EpisodeSampler(np.array([0.5] * 20), way=1), 1, ["x"] * 20)
 
 
 def test_labels_and_identities_must_match():
     with pytest.raises(InputError, match="80 labels and 79 identities"):
-        make_manifest(LABELS, IDENTITIES[1:], count=1)
+        EpisodeManifest.of(EpisodeSampler(LABELS, way=4, shot=2, query=3), 1, IDENTITIES[1:])

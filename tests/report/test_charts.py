@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cplsr.records.analysis import Panel
-from cplsr.records.results import CalibrationBin, CalibrationRow, PairedRow
+from cplsr.records.estimate import Estimate
+from cplsr.records.results import CalibrationBin, CalibrationRow
 from cplsr.report.bars import Bar, bar_chart
 from cplsr.report.differences import before_after_chart, difference_chart
 from cplsr.report.figures import figure, figures, shorten, swatches
@@ -46,7 +47,7 @@ def is_accessible(markup):
 
 
 def bars(values, name="target"):
-    return {name: [Bar(f"m{n}", value, 1.0, n) for n, value in enumerate(values)]}
+    return {name: [Bar(f"m{n}", Estimate(value, 1.0), n) for n, value in enumerate(values)]}
 
 
 def draw_bars(groups, **options):
@@ -59,12 +60,12 @@ def test_bars_are_as_long_as_their_figures():
 
 
 def test_a_whisker_spans_the_interval_and_stops_at_the_ends():
-    drawn = draw_bars({"t": [Bar("m", 50.0, 10.0, 0)]})
+    drawn = draw_bars({"t": [Bar("m", Estimate(50.0, 10.0), 0)]})
     bar = find(drawn, "rect", "bar")[0]
     whisker = find(drawn, "line", "whisker")[0]
     unit = float(bar.get("width")) / 50
     assert float(whisker.get("x2")) - float(whisker.get("x1")) == pytest.approx(20 * unit, abs=0.05)
-    over = find(draw_bars({"t": [Bar("m", 99.0, 10.0, 0)]}), "line", "whisker")[0]
+    over = find(draw_bars({"t": [Bar("m", Estimate(99.0, 10.0), 0)]}), "line", "whisker")[0]
     assert float(over.get("x2")) == pytest.approx(float(bar.get("x")) + 100 * unit, abs=0.05)
 
 
@@ -77,7 +78,7 @@ def test_a_reference_line_stands_at_its_figure():
 
 
 def draw_difference(target, value, half):
-    return difference_chart([PairedRow("m", "frozen", target, 1, value, half, 0.5)])
+    return difference_chart([(target, Estimate(value, half))], title="m minus frozen")
 
 
 @pytest.mark.parametrize(
@@ -207,8 +208,8 @@ def test_any_names_give_well_formed_drawings_without_scripts(words, value):
     words = [*words, HOSTILE]
     share = min(100.0, abs(value))
     drawings = [
-        bar_chart({word: [Bar(word, share, None, 0)] for word in words}, words, title=HOSTILE, axis=HOSTILE),
-        difference_chart([PairedRow(HOSTILE, HOSTILE, word, 1, value, 1.0, 0.5) for word in words]),
+        bar_chart({word: [Bar(word, Estimate(share), 0)] for word in words}, words, title=HOSTILE, axis=HOSTILE),
+        difference_chart([(word, Estimate(value, 1.0)) for word in words], title=HOSTILE),
         before_after_chart([(word, [share]) for word in words], words, title=HOSTILE, axis="a", caption=HOSTILE),
         draw_lines([Line(word, ((0.0, value), (1.0, 0.0)), marked=True) for word in words]),
         draw_map([[share] * len(words)] * len(words), words),

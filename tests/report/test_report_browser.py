@@ -69,6 +69,8 @@ def test_tables_fit_and_a_link_unfolds_its_section(address):
         assert driver.execute_script("return document.querySelectorAll('details[open]').length") == 0
         driver.execute_script("document.querySelector('nav a[href=\"#calibration\"]').click()")
         assert driver.execute_script("return document.querySelector('#calibration').closest('details').open")
+        driver.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+        assert driver.execute_script("return document.querySelectorAll('.table').length") > 10
         assert driver.execute_script(wide) == 0
 
 

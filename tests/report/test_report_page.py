@@ -190,10 +190,25 @@ def test_a_browser_may_run_the_pages_own_script_and_fetch_nothing(everything, tm
 def test_what_few_read_is_folded_with_its_address_inside(everything, tmp_path):
     write_report([everything], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    for key in ("classes", "calibration", "settings"):
+    for key in ("classes", "calibration", "umap", "heads", "entropy", "attention", "cost", "settings"):
         assert re.search(rf'<details class="folded"><summary><h2>[^<]+</h2></summary><div id="{key}">', page)
     assert '<section id="accuracy">' in page
+    assert '<section id="space">' in page
     assert page.index("All differences as a table") < page.index("The same as bars from 0 to 100")
+
+
+def test_an_ablation_begins_with_what_its_rows_gained(tmp_path):
+    folder = report_inputs.write_ablation(tmp_path / "ablation", shots=(1, 5))
+    content = next(section.body for section in page_sections(gather([folder])) if section.key == "ablation")
+    titles = re.findall(r"<figcaption>Rows minus frozen at ([^<]+)</figcaption>", content)
+    assert titles == [
+        f"{shot} shot, {over}" for over in ("mean of the targets", "landcover", "leaf") for shot in (1, 5)
+    ]
+    assert content.index("<figcaption>") < content.index("<table>")
+    assert (
+        content.index("5 shot, mean") < content.index("The same for each target") < content.index("1 shot, landcover")
+    )
+    assert "CP + PE + SST: +0.00 ± 0.21" in content, "one target gains what the other loses"
 
 
 @pytest.mark.parametrize(

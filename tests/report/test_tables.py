@@ -55,6 +55,20 @@ def test_the_terminal_shows_texts_as_they_are():
     assert "[red] 1" in console.export_text()
 
 
+def test_words_that_nearly_all_rows_share_stand_in_the_caption():
+    seen, other = "labels of the support images", "also the queries of an episode, together"
+    lines = [("a", "x", seen, "1"), ("b", "x", seen, "2"), ("c", "x", seen, "3"), ("d", "x", other, "4")]
+    short = table("", ("row", "kind", "sees", "%"), lines, "Means.", left=3).without_repeated_words()
+    assert [row[2].text for row in short.rows] == ["", "", "", other]
+    assert [row[1].text for row in short.rows] == ["x"] * 4
+    assert short.caption == f"Means. Sees where nothing else stands: {seen}."
+    same = table("", ("row", "kind", "sees", "%"), lines[:3], left=3).without_repeated_words().without_empty_columns()
+    assert same.columns == ("row", "kind", "%")
+    assert same.caption == f"Sees in every row: {seen}."
+    mixed = table("", ("row", "sees", "%"), [("a", seen, "1"), ("b", other, "2")], left=2)
+    assert mixed.without_repeated_words() == mixed
+
+
 def test_a_row_with_a_missing_cell_is_refused():
     with pytest.raises(ValueError, match="1 cells in a table of 2"):
         Table(title="", columns=("a", "b"), rows=((Cell("1"),),))

@@ -137,10 +137,10 @@ def test_training_lowers_the_loss(run, tmp_path):
 
 
 def test_the_best_adapter_wins_and_of_equals_the_later(run, tmp_path, monkeypatch):
-    from cplsr.evaluation.intervals import Interval
+    from cplsr.records.estimate import Estimate
 
     values = iter([50.0, 70.0, 70.0])
-    monkeypatch.setattr(loop.Validation, "accuracy", lambda *_: Interval(next(values), 1.0))
+    monkeypatch.setattr(loop.Validation, "accuracy", lambda *_: Estimate(next(values), 1.0))
     result = run("best")
     assert (result.best_accuracy, result.best_episode, result.start_accuracy) == (70.0, 4, 50.0)
     values = iter([50.0, 70.0, 60.0])

@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cplsr import Adapter, Backbone, Domain, InputError
-from cplsr.adapters.base import Shape
+from cplsr.adapters import Shape
 from cplsr.episodes.heads import ProductHead, Products
-from cplsr.methods.base import Method, Share, prototype_logits, prototype_loss
-from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
+from cplsr.methods import Method, Share, prototype_logits, prototype_loss
+from cplsr.training import Embed, Loss, Objective, TrainingEpisode
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from cplsr.environment import installed_version, versions
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.evaluation.provenance import other_than_trained
 from cplsr.progress import progress_bar
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.analysis import (
@@ -323,11 +324,7 @@ def _adapter_notes(backbone: Backbone, stored: AdapterInfo | None, cost: bool) -
     """Where the adapter is looked at otherwise than it was trained, and what else the figures do not say themselves."""
     notes = []
     if stored is not None:
-        for setting in ("image_size", "pooling", "fingerprint"):
-            trained, used = stored.backbone.get(setting), getattr(backbone, setting)
-            if trained not in (None, used):
-                what = "backbone" if setting == "fingerprint" else setting.replace("_", " ")
-                notes.append(f"the adapter was trained with another {what} than it is analyzed with: {trained}")
+        notes += other_than_trained("the adapter", stored, backbone, "analyzed")
         if stored.kind == "soft_prompts":
             notes.append("with prompts every row of attention is longer, and its entropy larger for that reason alone")
     if cost and installed_version("matplotlib") is None:

@@ -8,7 +8,6 @@ from typing import get_args
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from cplsr.errors import InputError
 from cplsr.settings.backbone import Pooling
@@ -68,7 +67,7 @@ def pool(
         return _wide(norm(tokens[:, -patches:]).mean(dim=1))
     normed = norm(tokens)
     parts = (normed[:, 0], normed[:, -patches:].mean(dim=1))
-    return torch.cat([normalize(_wide(part), dim=-1) for part in parts], dim=-1)
+    return torch.cat([torch.nn.functional.normalize(_wide(part), dim=-1) for part in parts], dim=-1)
 
 
 def last_class_token(embeddings: Float[Tensor, "*batch numbers"], dim: int) -> Float[Tensor, "*batch dim"]:

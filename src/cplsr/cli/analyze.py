@@ -41,8 +41,6 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
     """Of so many images of each domain, a picture of what the class token looks at."""
     attention_images: tyro.conf.Suppress[Annotated[int, between(0, 10_000)]] = 0
     """Here `attention`."""
-    entropy_images: tyro.conf.Suppress[Annotated[int, between(1, 10_000)]] = AnalysisSettings.entropy_images
-    """Of so many images of each domain, the mean entropy of attention."""
 
 
 def main(arguments: list[str]) -> int:

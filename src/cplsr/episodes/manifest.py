@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Shaped
@@ -14,20 +13,24 @@ from numpy import ndarray
 
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.files import write_json
+from cplsr.records.record import Record
 from cplsr.settings.episodes import Queries
 
-FORMAT = "cplsr episodes 1"
+_DRAWN_BY = ("way", "shot", "query", "seed", "queries")
+"""Settings of a sampler."""
 
 
 @dataclass(frozen=True)
-class EpisodeManifest:
+class EpisodeManifest(Record):
     """All that a set of episodes depends on, and a checksum of the outcome.
 
     The index arrays themselves are not stored: they are drawn again, and the checksum says whether they came out the
     same. Labels and groups are names or whole numbers, one per image, in the order of `identities`.
     """
 
+    what: ClassVar = "an episode manifest (written by `EpisodeManifest.write`)"
+
+    format: Literal["cplsr episodes 1"] = field(default="cplsr episodes 1", kw_only=True)
     way: int
     shot: int
     query: int
@@ -39,17 +42,26 @@ class EpisodeManifest:
     checksum: str
     queries: Queries = "balanced"
 
+    @classmethod
+    def of(cls, sampler: EpisodeSampler, count: int, identities: Sequence[str]) -> EpisodeManifest:
+        """Draw the sampler's first `count` episodes and note what they depend on; `identities` name the images."""
+        if len(sampler.labels) != len(identities):
+            raise InputError(
+                f"{len(sampler.labels)} labels and {len(identities)} identities were given: give one each per image"
+            )
+        return cls(
+            count=count,
+            identities=tuple(identities),
+            labels=_plain(sampler.labels),
+            groups=None if sampler.groups is None else _plain(sampler.groups),
+            checksum=episodes_checksum(sampler.draw(count)),
+            **{name: getattr(sampler, name) for name in _DRAWN_BY},
+        )
+
     def episodes(self, identities: Sequence[str] | None = None) -> Episodes:
         """The episodes, as indices into `identities` where these are given, else into the manifest's own list."""
-        sampler = EpisodeSampler(
-            self.labels,
-            way=self.way,
-            shot=self.shot,
-            query=self.query,
-            seed=self.seed,
-            groups=self.groups,
-            queries=self.queries,
-        )
+        settings = {name: getattr(self, name) for name in _DRAWN_BY}
+        sampler = EpisodeSampler(self.labels, groups=self.groups, **settings)
         episodes = sampler.draw(self.count)
         if episodes_checksum(episodes) != self.checksum:
             raise InputError(
@@ -60,10 +72,6 @@ class EpisodeManifest:
             return episodes
         places = self._places_in(identities)
         return Episodes(places[episodes.support], places[episodes.query], episodes.classes, episodes.targets)
-
-    def write(self, path: Path | str) -> None:
-        """Write the manifest as JSON, whole or not at all."""
-        write_json(path, {"format": FORMAT, **asdict(self)})
 
     def _places_in(self, identities: Sequence[str]) -> Shaped[ndarray, "images"]:
         index_of = {identity: index for index, identity in enumerate(identities)}
@@ -76,52 +84,6 @@ class EpisodeManifest:
         return np.array([index_of[identity] for identity in self.identities], dtype=np.int64)
 
 
-def make_manifest(
-    labels: Sequence[str | int] | Shaped[ndarray, "images"],
-    identities: Sequence[str],
-    *,
-    count: int,
-    way: int = 5,
-    shot: int = 1,
-    query: int = 15,
-    seed: int = 0,
-    groups: Sequence[str | int] | Shaped[ndarray, "images"] | None = None,
-    queries: Queries = "balanced",
-) -> EpisodeManifest:
-    """Draw episodes and note what they depend on."""
-    if len(labels) != len(identities):
-        raise InputError(f"{len(labels)} labels and {len(identities)} identities were given: give one each per image")
-    sampler = EpisodeSampler(labels, way=way, shot=shot, query=query, seed=seed, groups=groups, queries=queries)
-    episodes = sampler.draw(count)
-    return EpisodeManifest(
-        way=way,
-        shot=shot,
-        query=query,
-        count=count,
-        seed=seed,
-        identities=tuple(identities),
-        labels=_plain(labels),
-        groups=None if groups is None else _plain(groups),
-        checksum=episodes_checksum(episodes),
-        queries=queries,
-    )
-
-
-def read_manifest(path: Path | str) -> EpisodeManifest:
-    """Read what `EpisodeManifest.write` wrote, earlier versions included."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as an episode manifest: {error}") from error
-    names = {field.name for field in fields(EpisodeManifest)}
-    known = isinstance(content, dict) and content.get("format") == FORMAT
-    if not known or set({"queries": "balanced", **content}) != names | {"format"}:
-        raise InputError(f"{path} is not an episode manifest of the format {FORMAT!r}: give a file written by cplsr")
-    content["identities"], content["labels"] = tuple(content["identities"]), tuple(content["labels"])
-    content["groups"] = None if content["groups"] is None else tuple(content["groups"])
-    return EpisodeManifest(**{name: content[name] for name in names if name in content})
-
-
 def episodes_checksum(episodes: Episodes) -> str:
     """SHA-256 of the index arrays, the same on every platform."""
     digest = hashlib.sha256()
@@ -132,7 +94,7 @@ def episodes_checksum(episodes: Episodes) -> str:
     return digest.hexdigest()
 
 
-def _plain(values: Sequence[str | int] | ndarray) -> tuple[str | int, ...]:
+def _plain(values: Sequence[Hashable] | ndarray) -> tuple[str | int, ...]:
     """As JSON keeps them: Python's own strings and whole numbers."""
     plain = tuple(values.tolist() if isinstance(values, ndarray) else values)
     strange = next((value for value in plain if not isinstance(value, str | int)), None)

@@ -107,6 +107,7 @@ class EpisodeSampler:
             raise InputError(f"seed is {seed}: give a whole number from 0 to 2**64 - 1")
         self.way, self.shot, self.query, self.seed = way, shot, query, seed
         self.queries: Queries = fit(queries, Queries, "queries")
+        self.labels, self.groups = labels, groups
 
         names, codes = number_by_first_appearance(labels)
         images = _images_by_class(codes, len(names))

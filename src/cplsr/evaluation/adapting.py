@@ -36,7 +36,7 @@ from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.contenders import Contender, HeadContender, draw_episodes, measure_contenders
 from cplsr.evaluation.embed import Embeddings, embed_domain
 from cplsr.evaluation.episode_log import EpisodeLog
-from cplsr.evaluation.scores import EpisodeScores
+from cplsr.evaluation.metrics import EpisodeScores
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
 from cplsr.progress import progress_bar

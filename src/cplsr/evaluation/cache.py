@@ -111,7 +111,12 @@ class EmbeddingKey:
             del parts["pooled_layers"]
         if self.views == "plain":  # and before there were views
             del parts["views"]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        return name_of(parts)
+
+
+def name_of(parts: Mapping[str, Any]) -> str:
+    """A name for what is kept under these parts of a key: a hash of them, whatever their order."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _as_read(model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -14,11 +14,9 @@ from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.errors import InputError
-from cplsr.evaluation.calibration import bin_means, expected_calibration_error
-from cplsr.evaluation.confusion import recall
 from cplsr.evaluation.embed import Embeddings
 from cplsr.evaluation.intervals import mean_interval, paired_difference
-from cplsr.evaluation.scores import EpisodeScores, score_episodes
+from cplsr.evaluation.metrics import EpisodeScores, bin_means, expected_calibration_error, recall, score_episodes
 from cplsr.evaluation.scoring import Scoring
 from cplsr.progress import progress_bar
 from cplsr.records.results import AccuracyRow, CalibrationBin, CalibrationRow, ConfusionRow, PairedRow
@@ -186,6 +184,5 @@ def _add_rows(
 def _paired_row(
     contender: Contender, first: Contender, target: str, shot: int, percent: ndarray, reference: Mapping[int, ndarray]
 ) -> PairedRow:
-    result = paired_difference(percent, reference[shot])
-    interval = result.difference
-    return PairedRow(contender.name, first.name, target, shot, interval.mean, interval.half_width, result.wins)
+    difference, wins = paired_difference(percent, reference[shot])
+    return PairedRow(contender.name, first.name, target, shot, *difference, wins)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cplsr.evaluation.cache import name_of
 from cplsr.files import UnwritableError, read_sealed, write_sealed
 
 ADAPTING = 1
@@ -31,8 +30,7 @@ class EpisodeLog:
     @classmethod
     def of(cls, about: Mapping[str, Any], folder: Path) -> EpisodeLog:
         """What the folder knows of the measurement that `about` describes: all that its figures depend on, as JSON."""
-        text = json.dumps({**about, "adapting": ADAPTING}, sort_keys=True)
-        file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        file = folder / f"{name_of({**about, 'adapting': ADAPTING})}.json"
         try:
             known = read_sealed(file)
             accuracies, seconds = ([float(value) for value in known[name]] for name in ("accuracies", "seconds"))

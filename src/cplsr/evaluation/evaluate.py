@@ -20,7 +20,7 @@ from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults, draw_episodes, measure_contenders
 from cplsr.evaluation.embed import Embeddings, Model, embed_many
-from cplsr.evaluation.provenance import adapter_flags, data_flags, describe_data, describe_settings
+from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, Results, TargetData
 from cplsr.settings.episodes import EpisodeSettings
@@ -72,7 +72,7 @@ def evaluate(
     embed = partial(embed_many, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
     measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
-    flags = adapter_flags(backbone, stored)
+    flags = [flag for name, info in stored for flag in other_than_trained(name, info, backbone, "evaluated")]
     for target, domain in targets.items():
         frozen, *adapted = embed(domain, models)
         contenders = _contenders(backbone, frozen, zip(stored, adapted, strict=True), chosen, settings)

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from cplsr.settings.episodes import EpisodeSettings
 
 
-def adapter_flags(backbone: Backbone, stored: list[tuple[str, AdapterInfo]]) -> list[str]:
-    """Where an adapter is evaluated otherwise than it was trained."""
-    flags = []
-    for name, info in stored:
-        for setting in ("image_size", "pooling", "fingerprint"):
-            trained, used = info.backbone.get(setting), getattr(backbone, setting)
-            if trained not in (None, used):
-                what = "backbone" if setting == "fingerprint" else setting.replace("_", " ")
-                flags.append(f"{name} was trained with another {what} than it is evaluated with: {trained}, not {used}")
-    return flags
+def other_than_trained(name: str, info: AdapterInfo, backbone: Backbone, done: str) -> list[str]:
+    """Say where an adapter is used otherwise than it was trained: `done` is what is done with it."""
+    settings = {"image_size": "image size", "pooling": "pooling", "fingerprint": "backbone"}
+    pairs = [(what, info.backbone.get(setting), getattr(backbone, setting)) for setting, what in settings.items()]
+    return [
+        f"{name} was trained with another {what} than it is {done} with: {trained}, not {used}"
+        for what, trained, used in pairs
+        if trained not in (None, used)
+    ]
 
 
 def describe_settings(

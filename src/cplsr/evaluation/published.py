@@ -16,6 +16,7 @@ from typing import Any, final
 
 from cplsr.data.catalog import ALL, CATALOG, Expected
 from cplsr.errors import InputError
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import FROZEN, Results
 
 PAPER_TABLES = ("mini", "tiered", "ablation", "ablation-details")
@@ -34,28 +35,26 @@ ROUNDING = 0.01
 
 @final
 @dataclass(frozen=True)
-class PublishedCell:
-    """An accuracy in percent, and its 95 % half-width where one was printed."""
-
-    accuracy: float
-    ci95: float | None = None
-
-
-@final
-@dataclass(frozen=True)
 class PublishedRow:
-    """One system at one shot: a cell for each target, or none where only the average is known, which is as printed."""
+    """One system at one shot.
+
+    Attributes:
+        cells: Accuracy in percent by target, with the half-width where one was printed; none where only the average is
+            known.
+        average: As printed.
+        architecture: The backbone, where the table names it.
+    """
 
     system: str
     shot: int
-    cells: Mapping[str, PublishedCell]
+    cells: Mapping[str, Estimate]
     average: float
     architecture: str | None = None
 
     @property
     def mean(self) -> float:
         """The average of the cells."""
-        return sum(cell.accuracy for cell in self.cells.values()) / len(self.cells)
+        return sum(cell.mean for cell in self.cells.values()) / len(self.cells)
 
     @property
     def average_disagrees(self) -> bool:
@@ -102,7 +101,7 @@ def published_table(name: str) -> PublishedTable:
         PublishedRow(
             system=row["system"],
             shot=row["shot"],
-            cells={target: PublishedCell(*cell) for target, cell in zip(targets, row["cells"], strict=True)}
+            cells={target: Estimate(*cell) for target, cell in zip(targets, row["cells"], strict=True)}
             if "cells" in row
             else {},
             average=row["average"],
@@ -163,21 +162,6 @@ def remarks_on_data(results: Results) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def remarks_beside(results: Results) -> list[str]:
-    """All that is to be known where the paper's figures stand beside an evaluation's all the same."""
-    remarks = [
-        f"episodes are {way}-way, the paper's {WAY}-way" for way in sorted({row.way for row in results.rows} - {WAY})
-    ]
-    remarks += filter(None, (another_backbone(results), unbalanced_queries(results)))
-    return [*remarks, *remarks_on_methods(results), *remarks_on_data(results)]
-
-
-def unbalanced_queries(results: Results) -> str | None:
-    """A few words where the queries are not those of the paper, else `None`."""
-    uneven = any(row.queries != "balanced" for row in results.rows)
-    return "queries are spread unevenly over the classes, the paper's evenly" if uneven else None
-
-
 def another_backbone(results: Results) -> str | None:
     """A few words where the backbone is not of the paper's shape, else `None`."""
     backbone = results.settings.get("backbone", {})
@@ -188,22 +172,26 @@ def another_backbone(results: Results) -> str | None:
     return f"another backbone ({own}; the paper's is ViT-S/16)"
 
 
-def not_comparable(results: Results) -> str | None:
-    """Why the paper's figures do not belong beside an evaluation, in a few words; `None` where they do.
+def obstacles(results: Results) -> list[str]:
+    """Why the paper's figures do not belong beside an evaluation, each in a few words; none where they do.
 
     It takes 5-way episodes with balanced queries, prototypes of the last class token and a backbone of the paper's
     shape. Data that is not all of the benchmark's is no obstacle but a remark, and so are other methods beside those
     that answer like the paper's.
     """
-    ways = {row.way for row in results.rows}
-    if ways != {WAY}:
-        return f"they are {WAY}-way, these {', '.join(f'{way}-way' for way in sorted(ways))}"
-    pooling = results.settings.get("backbone", {}).get("pooling", "cls")
-    if pooling != "cls":
-        return f"they stand on the class token of the last block, these on {pooling} pooling"
+    reasons = [
+        f"episodes are {way}-way, the paper's {WAY}-way" for way in sorted({row.way for row in results.rows} - {WAY})
+    ]
     if not comparable_methods(results):
-        return f"they are those of prototypes, these of {', '.join(results.methods)}"
-    return unbalanced_queries(results) or another_backbone(results)
+        reasons += remarks_on_methods(results)
+    if any(row.queries != "balanced" for row in results.rows):
+        reasons.append("queries are spread unevenly over the classes, the paper's evenly")
+    return [*reasons, *filter(None, [another_backbone(results)])]
+
+
+def remarks_beside(results: Results) -> list[str]:
+    """All that is to be known where the paper's figures stand beside an evaluation's all the same, each once."""
+    return list(dict.fromkeys((*obstacles(results), *remarks_on_methods(results), *remarks_on_data(results))))
 
 
 def _compare_counts(data: Mapping[str, Any], expected: Expected) -> str | None:

@@ -24,8 +24,7 @@ from jaxtyping import Float, Float32, Float64, Int64
 from numpy import ndarray
 from torch import Tensor
 
-from cplsr.episodes.heads import Head, ProductHead, Products
-from cplsr.episodes.heads.head import Task
+from cplsr.episodes.heads import Head, ProductHead, Products, Task
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.prototypes import TEMPERATURE
 from cplsr.episodes.sampling import Episodes

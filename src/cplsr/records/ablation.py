@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import msgspec
 
-from cplsr.declared import read_record
-from cplsr.files import write_json
 from cplsr.records.parts import AdapterKind, BackboneInfo, Count, MethodInfo
 from cplsr.records.public import public
+from cplsr.records.record import Record
 from cplsr.records.results import Results, SnapshotRow
 
 
@@ -34,14 +32,30 @@ class Declaration(TypedDict):
 
 
 @dataclass(frozen=True)
-class AblationRun:
+class AblationRun(Record):
     """A row at one shot with one seed: what its figures depend on, and the figures.
 
-    settings, adapter, method, adapt, setup: all that decides; older files lack some of them.
-    training: `None` for the frozen backbone.
-    snapshots: what choosing the epoch on the target would have to choose from, where that was asked for.
-    command: the one that repeats this run.
+    Attributes:
+        row: Name of the row.
+        shot: Support images of each class, in training and evaluation.
+        seed: Of training and evaluation.
+        settings: As `TrainingSettings` had them.
+        adapter: Kind and options of the adapter.
+        backbone: The frozen backbone.
+        results: What the evaluation measured.
+        method: The objective, which older files lack.
+        adapt: What adapts on the support sets of the targets, where something does.
+        setup: What all runs share, which older files lack.
+        training: How it went; `None` for the frozen backbone.
+        declared: What the method trains and sees, in words.
+        seconds_per_target_episode: How long adapting takes, where something adapts.
+        command: The one that repeats this run.
+        snapshots: What choosing the epoch on the target would have to choose from, where that was asked for.
+        versions: Of this package, Python and the libraries.
     """
+
+    what: ClassVar = "a run of an ablation (written by `cplsr ablate`)"
+    indent: ClassVar = None
 
     row: str
     shot: Count
@@ -65,12 +79,6 @@ class AblationRun:
         without_folders = {name: public(getattr(self, name)) for name in ("backbone", "setup", "command")}
         return replace(self, results=self.results.public(), **without_folders)
 
-    def write(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
-        content = msgspec.to_builtins({**vars(self.public()), "results": self.results.to_json()})
-        write_json(path, content, indent=None)
-
-    @classmethod
-    def read(cls, path: Path) -> AblationRun:
-        """Read what `write` wrote, earlier versions included."""
-        return read_record(path, cls, "a run of an ablation (written by `cplsr ablate`)").public()
+    def to_json(self) -> dict[str, Any]:
+        """As plain lists and dictionaries, the content of the file."""
+        return msgspec.to_builtins({**vars(self.public()), "results": self.results.to_json()})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from cplsr.declared import fit, read_record
-from cplsr.files import write_json
+from cplsr.declared import fit
 from cplsr.records.parts import BackboneInfo
+from cplsr.records.record import Record
 from cplsr.settings.numbers import Temperature
 
 DESCRIPTION = "adapter.json"
@@ -16,13 +16,25 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True)
-class AdapterInfo:
+class AdapterInfo(Record):
     """Kind and options of an adapter, the backbone it was trained on, and a checksum of its tensors.
 
-    info: whatever was worth keeping with it: the shot it was trained for, settings, metrics.
-    folder: where it is; not in the file.
+    Attributes:
+        format: Of the file and the tensors beside it.
+        kind: The name of its class.
+        options: What it was made with, defaults included.
+        backbone: The one it was trained on.
+        info: Whatever was worth keeping with it: the shot it was trained for, settings, metrics.
+        versions: Of this package, Python and the libraries.
+        fingerprint: Hash of its parameters, kind and options.
+        sha256: Of the file of tensors.
+        folder: Where it is; not in the file.
     """
 
+    file: ClassVar = DESCRIPTION
+    what: ClassVar = "an adapter (written by `cplsr train`)"
+
+    format: int = field(default=_FORMAT, kw_only=True)
     kind: str
     options: dict[str, Any]
     backbone: BackboneInfo
@@ -30,7 +42,6 @@ class AdapterInfo:
     versions: dict[str, str]
     fingerprint: str
     sha256: str
-    format: int = _FORMAT
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
@@ -52,13 +63,11 @@ class AdapterInfo:
         early = settings.get("temperature") if isinstance(settings, dict) else None
         return fit(self.info.get("temperature", early), Temperature | None, "info.temperature")
 
-    def write(self, folder: Path) -> None:
-        """Write adapter.json, whole or not at all."""
-        content = asdict(self)
-        del content["folder"]
-        write_json(folder / DESCRIPTION, {"format": content.pop("format"), **content})
+    def to_json(self) -> dict[str, Any]:
+        """As plain lists and dictionaries, the content of the file."""
+        return {name: value for name, value in vars(self).items() if name != "folder"}
 
     @classmethod
-    def read(cls, folder: Path) -> AdapterInfo:
+    def read(cls, path: Path | str) -> AdapterInfo:
         """Read adapter.json of a folder."""
-        return replace(read_record(folder / DESCRIPTION, cls, "an adapter (written by `cplsr train`)"), folder=folder)
+        return replace(super().read(path), folder=Path(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
@@ -13,19 +13,25 @@ from cplsr.errors import InputError
 from cplsr.files import write_json
 from cplsr.records.parts import BackboneInfo, Count, OrInfinite, null_is_infinite
 from cplsr.records.public import public
+from cplsr.records.record import Record
 
 FINDINGS, UMAP, ATTENTION = "analysis.json", "umap.json", "attention"
 Stage = Literal["before", "after"]
-_WHAT = "an analysis (written by `cplsr analyze`)"
 
 
 @dataclass(frozen=True)
 class HeadChange:
     """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
 
-    distance: ‖C − I‖_F. condition: largest over smallest singular value, infinite for a singular C.
-    asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
-    entropy_change: of the class token's attention, in nats, where it was measured.
+    Attributes:
+        layer: Which block.
+        head: Which head of it.
+        distance: ‖C − I‖_F.
+        singular_min: The smallest singular value.
+        singular_max: The largest singular value.
+        condition: The largest over the smallest, infinite for a singular C.
+        asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
+        entropy_change: Of the class token's attention, in nats, where it was measured.
     """
 
     layer: int
@@ -44,9 +50,15 @@ class HeadChange:
 
 @dataclass(frozen=True)
 class CostRow:
-    """One adapter at one image size; `flops` and `seconds` are of a forward pass per image, without gradients.
+    """One adapter at one image size, in a forward pass without gradients.
 
-    seconds: `None` where it was not measured or did not fit into memory.
+    Attributes:
+        adapter: Its name.
+        image_size: Pixels a side.
+        tokens: How many these give.
+        parameters: Of the adapter.
+        flops: Operations per image.
+        seconds: Per image; `None` where it was not measured or did not fit into memory.
     """
 
     adapter: str
@@ -59,7 +71,16 @@ class CostRow:
 
 @dataclass(frozen=True)
 class Panel:
-    """One domain at one stage in two dimensions: a point for every image; `labels` are positions in `classes`."""
+    """One domain at one stage in two dimensions.
+
+    Attributes:
+        domain: Its name.
+        stage: Before adapting or after.
+        classes: Names of the classes.
+        labels: The class of each image, as a position in `classes`.
+        x: One coordinate of each image.
+        y: The other.
+    """
 
     domain: str
     stage: Stage
@@ -78,7 +99,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """The terms for one shot K and way N; tr Σ is between the classes, tr Σ_τ within them."""
+    """The terms for one shot K and way N.
+
+    Attributes:
+        V_tr: Unequal spread of the classes (Eq. 15).
+        V_wit: Spread within classes (Eq. 16).
+        Ed2: Distances between classes (Eq. 17).
+        base_term: Made of all (Eq. 14).
+        tr_sigma: tr Σ, between the classes.
+        tr_sigma_tau: tr Σ_τ, within them.
+    """
 
     V_tr: float
     V_wit: float
@@ -92,10 +122,12 @@ class BoundTerms:
 class Measures:
     """One domain at one stage.
 
-    within_between: infinite where all class means coincide.
-    bound: terms by shot.
-    proxy_distance: from the base domain; `None` without one, and for the base domain itself.
-    attention_entropy, attention_entropy_rows: of the class token's row and of all rows, in nats, heads by layer.
+    Attributes:
+        within_between: Spread within classes over that between them; infinite where all class means coincide.
+        bound: Terms by shot.
+        proxy_distance: From the base domain; `None` without one, and for the base domain itself.
+        attention_entropy: Of the class token's row, in nats, heads by layer.
+        attention_entropy_rows: Of all rows.
     """
 
     within_between: OrInfinite
@@ -113,9 +145,10 @@ class Measures:
 class Drift:
     """How far an adapter moved the embeddings of a domain.
 
-    cosine: of an image's embeddings before and after, averaged; 1 where only lengths changed.
-    shift: of the mean of all embeddings, in units of their spread before, √tr Σ: what all images moved in common, and
-        so what prototypes of that domain do not need. Infinite where there was no spread.
+    Attributes:
+        cosine: Of an image's embeddings before and after, averaged; 1 where only lengths changed.
+        shift: Of the mean of all embeddings, in units of their spread before, √tr Σ: what all images moved in common,
+            and so what prototypes of that domain do not need. Infinite where there was no spread.
     """
 
     cosine: float
@@ -128,7 +161,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class DomainAnalysis:
-    """One domain with the frozen backbone, and with the adapter if there is one, and how far that moved it."""
+    """One domain.
+
+    Attributes:
+        images: How many took part.
+        before: With the frozen backbone.
+        after: With the adapter, if there is one.
+        drift: How far that moved it.
+    """
 
     images: int
     before: Measures
@@ -138,7 +178,14 @@ class DomainAnalysis:
 
 @dataclass(frozen=True)
 class AttentionPicture:
-    """Attention of the last layer laid over one image, the file it goes to, and that file's bytes."""
+    """Attention of the last layer laid over one image.
+
+    Attributes:
+        domain: The image's.
+        image: Its name.
+        file: Where the picture is, in the folder of the analysis.
+        png: That file's bytes.
+    """
 
     domain: str
     image: str
@@ -163,14 +210,25 @@ class _Panels:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(Record):
     """Everything that was measured and what it depends on.
 
-    adapter: `None` where only the frozen backbone was looked at.
-    heads: the most changed first; empty for adapters other than the coalescent projection.
-    umap: the file with the panels, if there are any. panels: its content.
-    notes: remarks that belong beside the figures wherever they are shown.
+    Attributes:
+        backbone: The frozen backbone.
+        adapter: `None` where only the frozen backbone was looked at.
+        versions: Of this package, Python and the libraries.
+        settings: As `AnalysisSettings` had them, and the data.
+        domains: By name, the base domain first.
+        heads: The most changed first; empty for adapters other than the coalescent projection.
+        cost: Of the kinds of adapters, where it was asked for.
+        umap: The file with the panels, if there are any.
+        attention: Pictures, where they were asked for.
+        notes: Remarks that belong beside the figures wherever they are shown.
+        panels: The content of `umap`.
     """
+
+    file: ClassVar = FINDINGS
+    what: ClassVar = "an analysis (written by `cplsr analyze`)"
 
     backbone: BackboneInfo
     adapter: AnalyzedAdapter | None
@@ -195,9 +253,10 @@ class Analysis:
         content["attention"] = [{"domain": p.domain, "image": p.image, "file": p.file} for p in self.attention]
         return msgspec.json.decode(msgspec.json.encode(content))
 
-    def write(self, folder: Path) -> None:
+    def write(self, path: Path | str) -> None:
         """Fill a new folder."""
-        write_json(folder / FINDINGS, self.to_json())
+        super().write(path)
+        folder = Path(path)
         if self.umap:
             write_json(folder / self.umap, asdict(_Panels(self.panels)))
         for picture in self.attention:
@@ -205,14 +264,14 @@ class Analysis:
             (folder / picture.file).write_bytes(picture.png)
 
     @classmethod
-    def read(cls, folder: Path) -> Analysis:
+    def read(cls, path: Path | str) -> Analysis:
         """Read a folder: analysis.json and the files that it names."""
-        analysis = read_record(folder / FINDINGS, cls, _WHAT)
+        analysis, folder = super().read(path), Path(path)
         panels: tuple[Panel, ...] = ()
         if analysis.umap:
-            panels = read_record(_inside(folder, analysis.umap), _Panels, f"part of {_WHAT}").panels
+            panels = read_record(_inside(folder, analysis.umap), _Panels, f"part of {cls.what}").panels
         pictures = tuple(replace(each, png=_png(_inside(folder, each.file))) for each in analysis.attention)
-        return replace(analysis.public(), panels=panels, attention=pictures)
+        return replace(analysis, panels=panels, attention=pictures)
 
     def files(self) -> list[str]:
         """Names of the files that were read."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, Required, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Required, TypedDict
 
-from cplsr.declared import read_record
-from cplsr.files import write_json
 from cplsr.records.parts import BackboneInfo
+from cplsr.records.record import Record
 from cplsr.settings.backbone import ClassifierPooling
 
 DESCRIPTION = "classifier.json"
@@ -46,14 +44,30 @@ class FittedAdapter(TypedDict):
 
 
 @dataclass(frozen=True)
-class ClassifierInfo:
+class ClassifierInfo(Record):
     """Classes, settings, backbone and adapter of a classifier, and a checksum of its tensors.
 
-    classes, class_kind: labels as the user gave them, and of which type. counts: images of each class.
-    support_names: what the images it was fitted on are called. choice: `None` in the first format.
-    tuned: with which options the adapter was tuned on those images; `None`: it was not.
+    Attributes:
+        format: Of the file and the tensors beside it.
+        classes: Labels as the user gave them.
+        class_kind: Of which type these are.
+        counts: Images of each class.
+        temperature: Factor of the scores before the softmax.
+        settings: What it was made with.
+        backbone: The one it stands on.
+        adapter: The one stored beside it, if there is one.
+        support_names: What the images it was fitted on are called.
+        fingerprint: Hash of all that its answers depend on.
+        versions: Of this package, Python and the libraries.
+        sha256: Of the file of tensors.
+        choice: The head that was fitted, and why; `None` in the first format.
+        tuned: With which options the adapter was tuned on those images; `None`: it was not.
     """
 
+    file: ClassVar = DESCRIPTION
+    what: ClassVar = "a classifier (written by `FewShotClassifier.save`)"
+
+    format: int = field(default=_FORMAT, kw_only=True)
     classes: list[str | int | float | bool]
     class_kind: ClassKind
     counts: list[int]
@@ -67,7 +81,6 @@ class ClassifierInfo:
     sha256: str
     choice: Chosen | None = None
     tuned: dict[str, Any] | None = None
-    format: int = _FORMAT
 
     def __post_init__(self) -> None:
         """Refuse formats of later versions, and a backbone of which too little is said to load it."""
@@ -75,13 +88,3 @@ class ClassifierInfo:
             raise ValueError(f"its format is {self.format}, this version reads 1 to {_FORMAT}: update cplsr")
         if missing := [name for name in _NEEDED if name not in self.backbone]:
             raise ValueError(f"the {missing[0]} of the backbone is missing")
-
-    def write(self, folder: Path) -> None:
-        """Write classifier.json, whole or not at all."""
-        content = asdict(self)
-        write_json(folder / DESCRIPTION, {"format": content.pop("format"), **content})
-
-    @classmethod
-    def read(cls, folder: Path) -> ClassifierInfo:
-        """Read classifier.json of a folder."""
-        return read_record(folder / DESCRIPTION, cls, "a classifier (written by `FewShotClassifier.save`)")

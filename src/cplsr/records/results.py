@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, TypeVar
 
 import msgspec
 
-from cplsr.declared import between, read_record
-from cplsr.files import write_json
+from cplsr.declared import between
+from cplsr.records.estimate import Estimate
 from cplsr.records.parts import BackboneInfo, Count
 from cplsr.records.public import public
+from cplsr.records.record import Record
 
 FROZEN = "frozen"
 """Name of the backbone as it is, with the same prototype classifier."""
@@ -28,22 +28,37 @@ else:
     """In memory every entry of the matrix; in files of each row its (column, count) pairs, formerly all entries."""
 
 
-def excludes_zero(difference: float, half_width: float | None) -> bool:
-    """Whether 0 lies outside the interval of a difference: the rule for calling it significant."""
-    return half_width is not None and abs(difference) > half_width
-
-
 @dataclass(frozen=True)
-class AccuracyRow:
-    """One method on one target at one shot; accuracy and its 95 % half-width in percent.
+class MethodRow:
+    """One method on one target at one shot.
 
-    together: whether the method sees the queries of an episode together.
-    queries: how the queries are spread over the classes of an episode.
+    Attributes:
+        method: Its name.
+        target: Name of the target.
+        shot: Support images of each class.
     """
 
     method: str
     target: str
     shot: Count
+
+
+@dataclass(frozen=True)
+class AccuracyRow(MethodRow):
+    """How often a method was right.
+
+    Attributes:
+        way: Classes of an episode.
+        query: Query images of each class, on average.
+        episodes: How many.
+        seed: Which episodes.
+        train_shot: The shot the method was trained for, if it was.
+        accuracy: Mean over the episodes, in percent.
+        ci95: Half-width of its 95 % interval.
+        together: Whether the method sees the queries of an episode together.
+        queries: How the queries are spread over the classes of an episode.
+    """
+
     way: Count
     query: Count
     episodes: Annotated[int, between(1, 10**9)]
@@ -54,12 +69,24 @@ class AccuracyRow:
     together: bool = False
     queries: str = "balanced"
 
+    @property
+    def estimate(self) -> Estimate:
+        """The accuracy with its interval."""
+        return Estimate(self.accuracy, self.ci95)
+
 
 @dataclass(frozen=True)
 class PairedRow:
-    """One method minus another on the same episodes, in percentage points.
+    """One method minus another on the same episodes.
 
-    wins: share of the episodes on which it is strictly better.
+    Attributes:
+        method: The one.
+        against: The other.
+        target: Name of the target.
+        shot: Support images of each class.
+        difference: Mean over the episodes, in percentage points.
+        ci95: Half-width of its 95 % interval.
+        wins: Share of the episodes on which the one is strictly better.
     """
 
     method: str
@@ -71,14 +98,27 @@ class PairedRow:
     wins: Share
 
     @property
+    def estimate(self) -> Estimate:
+        """The difference with its interval."""
+        return Estimate(self.difference, self.ci95)
+
+    @property
     def significant(self) -> bool:
         """Whether 0 lies outside the interval."""
-        return excludes_zero(self.difference, self.ci95)
+        return self.estimate.significant
 
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """The adapter that a training had after so many episodes, on one target at one shot; in percent."""
+    """The adapter that a training had after so many episodes, on one target at one shot.
+
+    Attributes:
+        episode: Base episodes of the training by then.
+        target: Name of the target.
+        shot: Support images of each class.
+        accuracy: Mean over the target's episodes, in percent.
+        ci95: Half-width of its 95 % interval.
+    """
 
     episode: int
     target: str
@@ -99,16 +139,15 @@ def best_and_last(rows: Iterable[SnapshotRow]) -> dict[tuple[str, int], tuple[Sn
 
 
 @dataclass(frozen=True)
-class ConfusionRow:
-    """Which classes were taken for which by one method on one target at one shot.
+class ConfusionRow(MethodRow):
+    """Which classes a method took for which.
 
-    classes: those that were asked about; class i's queries taken for class j are `counts[i][j]`.
-    recall: share of each class's queries that were recognized.
+    Attributes:
+        classes: Those that were asked about.
+        counts: Queries of class i taken for class j at [i][j].
+        recall: Share of each class's queries that were recognized.
     """
 
-    method: str
-    target: str
-    shot: Count
     classes: tuple[str, ...]
     counts: Counts
     recall: tuple[Share, ...]
@@ -142,7 +181,13 @@ def _with_zeros(row: tuple[Any, ...], size: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Answers of similar confidence: its mean, how often they were right, their share of all answers."""
+    """Answers of similar confidence.
+
+    Attributes:
+        confidence: Its mean.
+        accuracy: How often they were right.
+        share: Of all answers.
+    """
 
     confidence: float
     accuracy: float
@@ -150,17 +195,15 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True)
-class CalibrationRow:
-    """Whether one method's confidences hold on one target at one shot; everything between 0 and 1.
+class CalibrationRow(MethodRow):
+    """Whether a method's confidences hold; everything between 0 and 1.
 
-    temperature: factor on the scores before the softmax.
-    ece: expected calibration error over 15 bins of equal width.
-    bins: those with any answers, least confident first.
+    Attributes:
+        temperature: Factor on the scores before the softmax.
+        ece: Expected calibration error over 15 bins of equal width.
+        bins: Those with any answers, least confident first.
     """
 
-    method: str
-    target: str
-    shot: Count
     temperature: float
     ece: Share
     bins: tuple[CalibrationBin, ...]
@@ -168,7 +211,13 @@ class CalibrationRow:
 
 @dataclass(frozen=True)
 class AverageRow:
-    """Mean accuracy of one method over all targets at one shot."""
+    """Mean accuracy of one method over all targets at one shot.
+
+    Attributes:
+        method: Its name.
+        shot: Support images of each class.
+        accuracy: In percent.
+    """
 
     method: str
     shot: int
@@ -189,8 +238,9 @@ class EvaluatedAdapter(TypedDict, total=False):
 class EvaluationSettings(TypedDict, total=False):
     """What was measured, and how.
 
-    adaptation: what was done with every support set, where anything was.
-    command: what was typed.
+    Attributes:
+        adaptation: What was done with every support set, where anything was.
+        command: What was typed.
     """
 
     backbone: BackboneInfo
@@ -224,13 +274,23 @@ class TargetData(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(Record):
     """Everything an evaluation measured and what it depends on.
 
-    data: for each target its images, classes and what was left out.
-    flags: remarks that belong beside the figures wherever they are shown.
-    dirichlet: the figures of the same methods on unbalanced queries, where these were asked for beside balanced ones.
+    Attributes:
+        rows: Accuracies.
+        paired: Differences from the first method.
+        confusion: Which classes were taken for which.
+        calibration: Whether confidences hold.
+        settings: Backbone, adapters, heads and episodes.
+        versions: Of this package, Python and the libraries.
+        data: For each target its images, classes and what was left out.
+        flags: Remarks that belong beside the figures wherever they are shown.
+        dirichlet: The same methods on unbalanced queries, where these were asked for beside balanced ones.
     """
+
+    what: ClassVar = "results (written by `cplsr evaluate`)"
+    indent: ClassVar = None
 
     rows: tuple[AccuracyRow, ...]
     paired: tuple[PairedRow, ...] = ()
@@ -269,18 +329,15 @@ class Results:
 
     def row(self, method: str, target: str, shot: int) -> AccuracyRow | None:
         """The row of a method on a target at a shot, if there is one."""
-        wanted = (method, target, shot)
-        return next((row for row in self.rows if (row.method, row.target, row.shot) == wanted), None)
+        return _find(self.rows, method, target, shot)
 
     def paired_row(self, method: str, target: str, shot: int) -> PairedRow | None:
         """Its difference from the reference, if there is one."""
-        wanted = (method, target, shot)
-        return next((row for row in self.paired if (row.method, row.target, row.shot) == wanted), None)
+        return _find(self.paired, method, target, shot)
 
     def confusion_row(self, method: str, target: str, shot: int) -> ConfusionRow | None:
         """Its confusions, if they were counted."""
-        wanted = (method, target, shot)
-        return next((row for row in self.confusion if (row.method, row.target, row.shot) == wanted), None)
+        return _find(self.confusion, method, target, shot)
 
     def averages(self) -> tuple[AverageRow, ...]:
         """Means over the targets, for the methods and shots that were measured on all of several targets."""
@@ -308,14 +365,12 @@ class Results:
             whole["dirichlet"] = {name: unbalanced[name] for name in (*first, "confusion", "calibration")}
         return msgspec.to_builtins(whole)
 
-    def write(self, path: Path | str) -> None:
-        """Write as JSON, whole or not at all."""
-        write_json(path, self.to_json(), indent=None)
 
-    @classmethod
-    def read(cls, path: Path | str) -> Results:
-        """Read what `write` wrote, earlier versions included."""
-        return read_record(path, cls, "results (written by `cplsr evaluate`)").public()
+AnyRow = TypeVar("AnyRow", AccuracyRow, PairedRow, ConfusionRow)
+
+
+def _find(rows: Iterable[AnyRow], method: str, target: str, shot: int) -> AnyRow | None:
+    return next((row for row in rows if (row.method, row.target, row.shot) == (method, target, shot)), None)
 
 
 def _without_zeros(row: tuple[int, ...]) -> list[tuple[int, int]]:

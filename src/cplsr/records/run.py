@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
-import msgspec
-
-from cplsr.declared import read_lines, read_record
-from cplsr.files import write_json
+from cplsr.declared import read_lines
 from cplsr.records.parts import AdapterKind, BackboneInfo, MethodInfo
 from cplsr.records.public import public
+from cplsr.records.record import Record
 
 RUN, METRICS = "run.json", "metrics.jsonl"
 SNAPSHOTS = "snapshots"
 """The folder of adapters kept during a run, each in a folder called by its episode."""
-_WHAT = "a run (written by `cplsr train`)"
 
 
 class TrainingData(TypedDict, total=False):
@@ -30,13 +27,32 @@ class TrainingData(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class TrainingRun:
+class TrainingRun(Record):
     """What a run depends on, and once it is finished how it went; accuracies are of the validation, in percent.
 
-    settings: as `TrainingSettings` had them when it was started.
-    data: the base and the validation domain, as `base` and `val`.
-    command: what was typed. seconds: time spent. selected_episode: the one whose adapter was kept.
+    Attributes:
+        settings: As `TrainingSettings` had them when it was started.
+        adapter: Kind and options of the adapter.
+        backbone: The frozen backbone.
+        data: The base and the validation domain, as `base` and `val`.
+        versions: Of this package, Python and the libraries.
+        method: The objective.
+        git_commit: Of the source tree that the package ran from, if it was one.
+        processes: How many trained together.
+        threads: Of torch in each.
+        command: What was typed.
+        finished: Whether what follows is the end.
+        start_accuracy: Before the first episode.
+        last_accuracy: After the last episode.
+        best_accuracy: The highest of all validations.
+        best_episode: When that was.
+        selected_episode: The one whose adapter was kept.
+        validation_fingerprint: Hash of the validation episodes.
+        seconds: Time spent.
     """
+
+    file: ClassVar = RUN
+    what: ClassVar = "a run (written by `cplsr train`)"
 
     settings: dict[str, Any]
     adapter: AdapterKind
@@ -69,21 +85,22 @@ class TrainingRun:
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file; what is not known yet is left out."""
-        return {name: value for name, value in msgspec.to_builtins(self.public()).items() if value is not None}
-
-    def write(self, folder: Path) -> None:
-        """Write run.json, whole or not at all."""
-        write_json(folder / RUN, self.to_json())
-
-    @classmethod
-    def read(cls, folder: Path) -> TrainingRun:
-        """Read run.json of a run folder, earlier versions included."""
-        return read_record(folder / RUN, cls, _WHAT).public()
+        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """One line of metrics.jsonl: a step of the training, or a validation with the distance ‖C − I‖ of every layer."""
+    """One line of metrics.jsonl: a step of the training, or a validation.
+
+    Attributes:
+        episode: Base episodes done.
+        loss: Of the step.
+        accuracy: Of the step's own episode, in percent.
+        images_per_second: Speed of the step.
+        validation: Accuracy in percent.
+        validation_ci95: Half-width of its interval.
+        distance_from_identity: ‖C − I‖ by layer, at a validation of coalescent projections.
+    """
 
     episode: int
     loss: float | None = None
@@ -97,4 +114,4 @@ class Metrics:
 def read_metrics(folder: Path) -> list[Metrics]:
     """All lines of metrics.jsonl; none where there is no such file yet."""
     file = folder / METRICS
-    return read_lines(file, Metrics, f"the metrics of {_WHAT}") if file.is_file() else []
+    return read_lines(file, Metrics, f"the metrics of {TrainingRun.what}") if file.is_file() else []

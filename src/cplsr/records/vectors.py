@@ -17,10 +17,18 @@ INDEX = "vectors.json"
 class VectorsInfo:
     """What the vectors are of, and how they were made; nothing in it depends on how many processes made them.
 
-    name: of the data. classes: their names, in the order of the labels. model: all that a vector depends on besides its
-    image (`EmbeddingKey`). dim: numbers of a vector. batch_size: images embedded at a time, on which the last digits
-    depend. shard_images: images of a shard, at most. skipped: (name, reason) of files that are no images.
-    shards, images, failed: how many there are, and how many images have no vector; `None` while it is being made.
+    Attributes:
+        name: Of the data.
+        classes: Their names, in the order of the labels.
+        model: All that a vector depends on besides its image (`EmbeddingKey`).
+        dim: Numbers of a vector.
+        batch_size: Images embedded at a time, on which the last digits depend.
+        shard_images: Images of a shard, at most.
+        skipped: (name, reason) of files that are no images.
+        shards: How many there are; `None` while they are being made.
+        images: How many images have a vector; `None` while they are being made.
+        failed: How many images have none; `None` while they are being made.
+        format: Of the folder.
     """
 
     name: str

@@ -77,6 +77,12 @@ def tables_by_shot(records: Sequence[AblationRun]) -> list[Table]:
     return [table_of([record for record in records if record.shot == shot]) for shot in shots]
 
 
+def gains(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> dict[str, Estimate]:
+    """Each row's difference from the frozen backbone, averaged over the targets and its seeds."""
+    measured = _measured(records, shot, targets)
+    return {row: entry.difference for row, entry in measured.items() if entry.difference is not None}
+
+
 def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """Every target and their average at every shot; the best in bold where there are several rows."""
     targets = _targets(records)

@@ -10,10 +10,11 @@ from cplsr.evaluation.published import (
     TIERED,
     benchmark_targets,
     comparable_methods,
-    not_comparable,
+    obstacles,
     published_table,
     remarks_on_methods,
 )
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import Results
 from cplsr.report.accuracy_tables import accuracy_table, paired_table
 from cplsr.report.bars import Bar, bar_chart
@@ -28,8 +29,11 @@ def differences(results: Results) -> str:
     """What every method gained or lost on the same episodes."""
     if not results.paired:
         return ""
-    methods = dict.fromkeys(row.method for row in results.paired)
-    charts = [difference_chart([row for row in results.paired if row.method == method]) for method in methods]
+    rows: dict[str, list[tuple[str, Estimate]]] = {}
+    for row in results.paired:
+        own = rows.setdefault(f"{row.method} minus {row.against}", [])
+        own.append((f"{row.target}, {row.shot}-shot", row.estimate))
+    charts = [difference_chart(group, title=title) for title, group in rows.items()]
     return figures(charts) + details("All differences as a table", table_with_sources(paired_table(results)))
 
 
@@ -45,7 +49,7 @@ def _bars(results: Results, shot: int) -> str:
     groups: dict[str, list[Bar]] = {}
     for target in results.targets:
         rows = [(series, results.row(method, target, shot)) for series, method in enumerate(results.methods)]
-        bars = [Bar(row.method, row.accuracy, row.ci95, series) for series, row in rows if row is not None]
+        bars = [Bar(row.method, row.estimate, series) for series, row in rows if row is not None]
         if bars:
             groups[target] = bars
     way = next(row.way for row in results.rows if row.shot == shot)
@@ -63,8 +67,8 @@ def beside_paper(results: Results, base: str) -> str:
     """The paper's table with ours under its figures, or why these do not belong together."""
     if not benchmark_targets(results):
         return ""
-    if (reason := not_comparable(results)) is not None:
-        return paragraph(f"The paper's figures are not laid beside these: {reason}.")
+    if reasons := obstacles(results):
+        return paragraph(f"The paper's figures are not laid beside these: {'; '.join(reasons)}.")
     comparable = comparable_methods(results)
     ours = replace(results, rows=tuple(row for row in results.rows if row.method in comparable))
     paper = published_table(base)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from cplsr.records.estimate import Mark
 from cplsr.records.results import AccuracyRow, PairedRow, Results
-from cplsr.report.estimates import Estimate
 from cplsr.report.markup import number
-from cplsr.report.tables import Cell, Mark, Table, best_of_most, table
+from cplsr.report.tables import Cell, Table, best_of_most, table
 
 DIRICHLET = "Dirichlet"
 """What columns and rows with unbalanced queries are called."""
@@ -55,8 +55,8 @@ def paired_table(results: Results) -> Table:
     rows = []
     for kind, side in _sides(results):
         for row in side.paired:
-            change = Estimate(row.difference, row.ci95)
-            cell = Cell(change.written(sign=True), bold=row.significant, mark=change.mark)
+            change = row.estimate
+            cell = Cell(change.written(sign=True), bold=change.significant, mark=change.mark)
             method, shot = _signed(results, row.method), f"{row.shot} {kind}".rstrip()
             rows.append((method, row.against, row.target, shot, cell, f"{row.wins:.0%}"))
     return table(
@@ -76,7 +76,7 @@ def accuracy_cell(results: Results, method: str, target: str, shot: int) -> Cell
     rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
     best = best_of_most((other.accuracy, other.episodes) for other in rivals)
     return Cell(
-        Estimate(row.accuracy, row.ci95).written(),
+        row.estimate.written(),
         bold=len(results.methods) > 1 and (row.accuracy, row.episodes) == best,
         mark=_mark(results.paired_row(method, target, shot)),
     )
@@ -149,4 +149,4 @@ def _fewer(counts: Mapping[str, int]) -> str:
 
 
 def _mark(row: PairedRow | None) -> Mark:
-    return "" if row is None else Estimate(row.difference, row.ci95).mark
+    return "" if row is None else row.estimate.mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cplsr.report.estimates import Estimate
+from cplsr.records.estimate import Estimate
 from cplsr.report.figures import WIDTH, chart, hint, label, label_width, line, style, swatches, x_axis
 from cplsr.report.markup import element, number
 from cplsr.report.scales import Scale
@@ -15,11 +15,10 @@ TOP, BAR, GAP, LETTERS = 8.0, 13.0, 10.0, 16
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure in percent: whose it is, its 95 % half-width if known, and the number of its series."""
+    """One figure in percent: whose it is, and the number of its series."""
 
     name: str
-    value: float
-    half_width: float | None
+    figure: Estimate
     series: int
 
 
@@ -65,8 +64,8 @@ def bar_chart(
 
 
 def _spoken(groups: Mapping[str, Sequence[Bar]]) -> str:
-    said = {name: ", ".join(f"{bar.name} {number(bar.value, 1)}" for bar in bars) for name, bars in groups.items()}
-    return "; ".join(f"{name}: {figures}" for name, figures in said.items())
+    figures = {name: [f"{bar.name} {number(bar.figure.mean, 1)}" for bar in bars] for name, bars in groups.items()}
+    return "; ".join(f"{name}: {', '.join(own)}" for name, own in figures.items())
 
 
 def _legend(series: Sequence[str]) -> str:
@@ -75,14 +74,15 @@ def _legend(series: Sequence[str]) -> str:
 
 
 def _bar(bar: Bar, group: str, scale: Scale, y: float) -> str:
-    end = scale(min(bar.value, scale.high))
+    value, half_width = bar.figure
+    end = scale(min(value, scale.high))
     size = {"width": max(0.0, end - scale.start), "height": BAR - 2}
     shape = element("rect", x=scale.start, y=y + 1, **size, class_=f"bar {style(bar.series)}")
     whisker = ""
-    if bar.half_width is not None:
-        start, end = scale(max(0.0, bar.value - bar.half_width)), scale(min(scale.high, bar.value + bar.half_width))
+    if half_width is not None:
+        start, end = scale(max(0.0, value - half_width)), scale(min(scale.high, value + half_width))
         middle = y + BAR / 2
         ends = "".join(line(x, middle - 3, x, middle + 3, "whisker") for x in (start, end))
         whisker = line(start, middle, end, middle, "whisker") + ends
-    figure = hint(f"{group}, {bar.name}: {Estimate(bar.value, bar.half_width).written(' ± ')}")
-    return element("g", figure, shape, whisker, label(end + 4, y + BAR - 3, number(bar.value, 1), class_="value"))
+    words = hint(f"{group}, {bar.name}: {bar.figure.written(' ± ')}")
+    return element("g", words, shape, whisker, label(end + 4, y + BAR - 3, number(value, 1), class_="value"))

@@ -5,37 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cplsr.records.results import PairedRow
-from cplsr.report.estimates import Estimate
+from cplsr.records.estimate import Estimate, Mark
 from cplsr.report.figures import WIDTH, chart, hint, label, label_width, line, point, swatches, x_axis
 from cplsr.report.markup import element, number
 from cplsr.report.scales import Scale, scale_of
-from cplsr.report.tables import Mark
 
 TOP, ROW, LETTERS = 6.0, 17.0, 26
 CHANCE = "within chance"
 
 
-def difference_chart(rows: Sequence[PairedRow]) -> str:
-    """One method's differences: a triangle up or down where the interval excludes zero, a ring where it does not."""
-    names = [f"{row.target}, {row.shot}-shot" for row in rows]
-    left = label_width(names, LETTERS)
-    scale = scale_of([0.0, *(row.difference + side * (row.ci95 or 0.0) for row in rows for side in (-1, 1))],
-                     left + 4, WIDTH - 52)  # fmt: skip
-    drawn = [
-        _difference(Estimate(row.difference, row.ci95), name, scale, _middle(number_))
-        for number_, (name, row) in enumerate(zip(names, rows, strict=True))
-    ]
-    spoken = [
-        f"{name} {number(row.difference, sign=True)}, {Estimate(row.difference, row.ci95).mark or CHANCE}"
-        for name, row in zip(names, rows, strict=True)
-    ]
+def difference_chart(rows: Sequence[tuple[str, Estimate]], *, title: str) -> str:
+    """Named differences: a triangle up or down where the interval excludes zero, a ring where it does not."""
+    ends = [change.mean + side * (change.half_width or 0.0) for _, change in rows for side in (-1, 1)]
+    scale = scale_of([0.0, *ends], label_width([name for name, _ in rows], LETTERS) + 4, WIDTH - 52)
+    drawn = [_difference(change, name, scale, _middle(row)) for row, (name, change) in enumerate(rows)]
+    spoken = [f"{name} {number(change.mean, sign=True)}, {change.mark or CHANCE}" for name, change in rows]
     looks: dict[str, Mark] = {"significantly better": "better", "significantly worse": "worse", CHANCE: ""}
     return _rows_chart(
         drawn,
         scale,
         "difference, percentage points",
-        title=f"{rows[0].method} minus {rows[0].against}",
+        title=title,
         description="; ".join(spoken),
         legend=swatches([(_shape(mark, 11.0, 6.0), name) for name, mark in looks.items()]),
     )

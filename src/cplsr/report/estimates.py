@@ -1,32 +1,11 @@
-"""A figure with its 95 % interval: how it is written, what may be said of it, and the mean of several."""
+"""The mean of several figures with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from cplsr.records.results import PairedRow, excludes_zero
-from cplsr.report.markup import number
-from cplsr.report.tables import Mark
-
-
-class Estimate(NamedTuple):
-    """A mean with the half-width of its 95 % interval; `None` where that is not known."""
-
-    mean: float
-    half_width: float | None
-
-    @property
-    def mark(self) -> Mark:
-        """Which way a difference goes where 0 lies outside its interval."""
-        if not excludes_zero(self.mean, self.half_width):
-            return ""
-        return "better" if self.mean > 0 else "worse"
-
-    def written(self, before_interval: str = " ±", *, sign: bool = False) -> str:
-        """With its interval, if there is one: 61.00 ±0.25."""
-        interval = "" if self.half_width is None else before_interval + number(self.half_width)
-        return number(self.mean, sign=sign) + interval
+from cplsr.records.estimate import Estimate as Estimate
+from cplsr.records.results import PairedRow
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
@@ -43,4 +22,4 @@ def average_difference(rows: Sequence[PairedRow]) -> Estimate:
     The targets' episodes are drawn apart, so their errors are independent. The interval is about the episodes, not
     about the choice of targets.
     """
-    return combined([Estimate(row.difference, row.ci95) for row in rows])
+    return combined([row.estimate for row in rows])

@@ -34,9 +34,14 @@ Point = tuple[float, float] | tuple[float, float, float | None]
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: its points from left to right, and the number of its series.
+    """One curve.
 
-    faint: drawn behind the others, without a place in the legend. marked: with a shape at every point.
+    Attributes:
+        name: For the legend.
+        points: From left to right.
+        series: Its number, which gives it color and dashes.
+        faint: Drawn behind the others, without a place in the legend.
+        marked: With a shape at every point.
     """
 
     name: str

@@ -13,12 +13,12 @@ from string import Template
 from cplsr.files import new_file
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import Results
-from cplsr.report.ablation_table import tables_by_shot
+from cplsr.report.ablation_section import ablation
 from cplsr.report.accuracy_section import accuracies, base_set, beside_paper, differences
 from cplsr.report.analysis_section import SUBJECTS
 from cplsr.report.classes_section import CALIBRATION, CONFUSIONS, calibrations, confusions
 from cplsr.report.markup import element, text
-from cplsr.report.sections import Section, section, table_with_sources
+from cplsr.report.sections import Section, section
 from cplsr.report.settings_section import data_section, settings_section
 from cplsr.report.sources import Ablation, Material, Training, gather
 from cplsr.report.summary import summary_section
@@ -33,10 +33,13 @@ def write_report(
 ) -> list[str]:
     """Make one self-contained page of runs, results, analyses and ablations; gives the titles of its sections.
 
-    sources: files and folders, recognized by what is in them.
-    command: what to show as the command that made the page.
-
     The same sources give the same page, byte for byte.
+
+    Args:
+        sources: Files and folders, recognized by what is in them.
+        out: The file to write.
+        title: Of the page.
+        command: What to show as the command that made the page.
     """
     material = gather(sources)
     sections = page_sections(material, command)
@@ -58,16 +61,14 @@ def page_sections(material: Material, command: str | None = None) -> list[Sectio
         section("classes", "Class by class", results, confusions, CONFUSIONS, folded=True),
         section("calibration", "Calibration", results, calibrations, CALIBRATION, folded=True),
         section("training", "Training", trainings, curves),
-        *(section(key, title, analyses, write, explanation) for key, title, explanation, write in SUBJECTS),
+        *(
+            section(key, title, analyses, write, explanation, folded=number > 0)
+            for number, (key, title, explanation, write) in enumerate(SUBJECTS)
+        ),
         data_section(material),
         settings_section(material, command),
     ]
     return [each for each in sections if each.body]
-
-
-def ablation(own: Ablation) -> str:
-    """The tables of an ablation."""
-    return "".join(map(table_with_sources, tables_by_shot(own.runs)))
 
 
 def page(sections: list[Section], title: str) -> str:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cplsr.errors import InputError
-from cplsr.evaluation.published import PublishedCell, PublishedTable, benchmark_targets, remarks_beside
+from cplsr.evaluation.published import PublishedTable, benchmark_targets, remarks_beside
 from cplsr.records.results import Results
-from cplsr.report.tables import Cell, Table
+from cplsr.report.tables import Cell, Table, table
 
 
 def paper_table(published: PublishedTable, results: Results | None = None) -> Table:
@@ -31,30 +31,25 @@ def paper_table(published: PublishedTable, results: Results | None = None) -> Ta
     notes = [*published.notes, *([] if results is None else (f"→ {remark}" for remark in remarks_beside(results)))]
     if any(row.average_disagrees for row in published.rows):
         notes.append("* printed so, but not the average of the cells")
-    return Table(
-        title=published.title,
-        columns=(*heads, *published.targets, "average"),
-        rows=tuple((*map(Cell, labels), *figures) for labels, figures in rows),
-        caption="; ".join(notes),
-        left=len(heads),
-    )
+    columns = (*heads, *published.targets, "average")
+    return table(published.title, columns, [(*labels, *cells) for labels, cells in rows], "; ".join(notes), len(heads))
 
 
-def by_shot(table: Table) -> list[Table]:
+def by_shot(whole: Table) -> list[Table]:
     """Split a table for a narrow screen: one for each shot, without that column, intervals below the figures."""
-    shots = list(dict.fromkeys(row[0].text for row in table.rows))
+    shots = list(dict.fromkeys(row[0].text for row in whole.rows))
     return [
         replace(
-            table,
-            title=f"{table.title}, {shot}-shot",
-            columns=table.columns[1:],
+            whole,
+            title=f"{whole.title}, {shot}-shot",
+            columns=whole.columns[1:],
             rows=tuple(
                 tuple(replace(cell, text=cell.text.replace(" ±", "\n±")) for cell in row[1:])
-                for row in table.rows
+                for row in whole.rows
                 if row[0].text == shot
             ),
-            caption=table.caption if shot == shots[-1] else "",
-            left=table.left - 1,
+            caption=whole.caption if shot == shots[-1] else "",
+            left=whole.left - 1,
         )
         for shot in shots
     ]
@@ -64,7 +59,7 @@ def _paper_rows(
     published: PublishedTable, shot: int, with_architecture: bool
 ) -> list[tuple[tuple[str, ...], tuple[Cell, ...]]]:
     rows = [row for row in published.rows if row.shot == shot]
-    best = {target: max(row.cells[target].accuracy for row in rows if row.cells) for target in published.targets}
+    best = {target: max(row.cells[target].mean for row in rows if row.cells) for target in published.targets}
     best_average = max(row.average for row in rows)
     lines = []
     for row in rows:
@@ -72,7 +67,7 @@ def _paper_rows(
         average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
         known = [row.cells.get(target) for target in published.targets]
         cells = [
-            Cell("") if cell is None else Cell(_figure(cell), bold=cell.accuracy == best[target])
+            Cell("") if cell is None else Cell(cell.written(), bold=cell.mean == best[target])
             for target, cell in zip(published.targets, known, strict=True)
         ]
         lines.append((labels, (*cells, Cell(average, bold=row.average == best_average))))
@@ -94,13 +89,9 @@ def _own_rows(
         own_results = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
         if not any(own_results):
             continue
-        figures = [Cell("" if row is None else _figure(PublishedCell(row.accuracy, row.ci95))) for row in own_results]
+        figures = [Cell("" if row is None else row.estimate.written()) for row in own_results]
         known = [row.accuracy for row in own_results if row is not None]
         average = f"{sum(known) / len(known):.2f}" if len(known) == len(own_results) else ""
         labels = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
         lines.append((labels, (*figures, Cell(average))))
     return lines
-
-
-def _figure(cell: PublishedCell) -> str:
-    return f"{cell.accuracy:.2f}" + ("" if cell.ci95 is None else f" ±{cell.ci95:.2f}")

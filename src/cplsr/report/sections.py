@@ -61,11 +61,11 @@ def details(summary: str, body: str, class_: str = "folded") -> str:
 
 
 def table_with_sources(table: Table) -> str:
-    """A table without its empty columns, and folded below it the same one to copy into a paper or a spreadsheet."""
-    table = table.without_empty_columns()
+    """A table without what is empty or the same nearly everywhere, and folded below it the whole one to copy."""
+    shown, table = table.without_repeated_words().without_empty_columns(), table.without_empty_columns()
     kinds = (("Markdown", table.to_markdown()), ("LaTeX", table.to_latex()), ("CSV", table.to_csv()))
     blocks = "".join(element("h4", text(name)) + element("pre", text(content)) for name, content in kinds)
-    return table.to_html() + details("Copy as Markdown, LaTeX or CSV", blocks, "copy")
+    return shown.to_html() + details("Copy as Markdown, LaTeX or CSV", blocks, "copy")
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:

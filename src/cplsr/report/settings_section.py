@@ -11,7 +11,7 @@ from cplsr.records.parts import BackboneInfo
 from cplsr.records.results import EvaluationSettings, Results
 from cplsr.records.run import TrainingRun
 from cplsr.report.markup import element, number, plural, text
-from cplsr.report.sections import Section, facts, paragraph, table_with_sources
+from cplsr.report.sections import Section, details, facts, paragraph, table_with_sources
 from cplsr.report.sources import Ablation, Material, Training
 from cplsr.report.summary import duration
 from cplsr.report.tables import table
@@ -55,8 +55,8 @@ def settings_section(material: Material, command: str | None) -> Section:
 
 def _block(title: str, shown: list[tuple[str, str]], everything: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     whole = json.dumps(everything, indent=2, ensure_ascii=False)
-    folded = element("details", element("summary", "All settings"), element("pre", text(whole)), class_="copy")
     numbers = [("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))]
+    folded = details("All settings", element("pre", text(whole)), "copy")
     return element("h3", text(title)) + facts([*shown, *numbers]) + folded
 
 

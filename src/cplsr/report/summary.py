@@ -8,7 +8,7 @@ from cplsr.evaluation.published import benchmark_targets, remarks_on_data
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import FROZEN, PairedRow, Results
-from cplsr.report.estimates import Estimate, average_difference
+from cplsr.report.estimates import average_difference
 from cplsr.report.markup import element, listed, number, plural, text
 from cplsr.report.sections import Section, callout, paragraph, parts
 from cplsr.report.sources import Ablation, Material, Training
@@ -72,7 +72,7 @@ def gain_words(results: Results, method: str) -> str:
         if rows := [row for row in pairs if row.shot == shot]:
             change = average_difference(rows)
             said, verb = verb, "gained" if change.mean >= 0 else "lost"
-            figure = Estimate(abs(change.mean), change.half_width).written(" ± ")
+            figure = change._replace(mean=abs(change.mean)).written(" ± ")
             changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {plural(shot, 'shot')}")
     better = [row for row in pairs if row.significant and row.difference > 0]
     worse = [row for row in pairs if row.significant and row.difference < 0]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import html
 import io
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from cplsr.files import csv_cell
+from cplsr.records.estimate import Mark
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-Mark = Literal["", "better", "worse"]
+LONG, MOST = 24, 0.7
+"""Letters of words that would take several lines of a cell, and the share of rows that makes them worth saying once."""
 
 _ARROWS: dict[Mark, str] = {"": "", "better": "▲", "worse": "▼"}
 _LATEX_ARROWS: dict[Mark, str] = {"": "", "better": r"$\blacktriangle$", "worse": r"$\blacktriangledown$"}
@@ -74,6 +77,21 @@ class Table:
         rows = tuple(tuple(row[number] for number in kept) for row in self.rows)
         left = sum(number < self.left for number in kept)
         return replace(self, columns=tuple(self.columns[number] for number in kept), rows=rows, left=left)
+
+    def without_repeated_words(self) -> Table:
+        """The same with long words that nearly all rows of a column share in the caption instead."""
+        rows, notes = self.rows, [self.caption] if self.caption else []
+        for number in range(1, self.left):
+            words, count = Counter(row[number].text for row in rows).most_common(1)[0] if rows else ("", 0)
+            if len(words) < LONG or count < max(2, MOST * len(rows)):
+                continue
+            where = "in every row" if count == len(rows) else "where nothing else stands"
+            notes.append(f"{self.columns[number].capitalize()} {where}: {words}.")
+            rows = tuple(
+                (*row[:number], Cell("") if row[number].text == words else row[number], *row[number + 1 :])
+                for row in rows
+            )
+        return replace(self, rows=rows, caption=" ".join(notes))
 
     def to_markdown(self) -> str:
         """A pipe table; the title above it, the caption below."""

@@ -28,7 +28,7 @@ class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, Backbon
     read_head: str | None = None
     """What answers the evaluation episodes: prototypes, ridge, ridge:penalty=1 … Default: as in training."""
     match_shot: bool = True
-    """Measure each adapter only at the shot it was trained for."""
+    """Measure each adapter only at the shot it was trained for: every row has one for each shot."""
     best_on_target: bool = False
     """Also keep the adapter of every validation and measure all of them, for two more columns: the last one, and the
     best one chosen on the target, which is not allowed but often published."""

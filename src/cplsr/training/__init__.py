@@ -1,1 +1,5 @@
 """Episodic training of an adapter on a base domain."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

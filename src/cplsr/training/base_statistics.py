@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import warnings
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +17,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.environment import cache_folder
 from cplsr.episodes.prototypes import normalize
-from cplsr.evaluation.cache import EmbeddingKey
+from cplsr.evaluation.cache import EmbeddingKey, name_of
 from cplsr.evaluation.embed import embed_decoded
 from cplsr.files import UnwritableError
 from cplsr.processes import Processes
@@ -152,4 +150,4 @@ def _key(backbone: Backbone, images: DecodedImages, settings: TrainingSettings) 
         "sst": settings.turned_classes,
         **{name: getattr(settings, name) for name in ("statistics", "statistics_images", "shrinkage", "ridge")},
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return name_of(parts)

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
-from cplsr.evaluation.intervals import Interval
 from cplsr.progress import progress_bar
+from cplsr.records.estimate import Estimate
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.run_folder import RunFolder, RunState
 
@@ -57,7 +57,7 @@ class Monitor:
                 *(done, self.settings.episodes, loss, accuracy, rate, left),
             )
 
-    def validation(self, done: int, interval: Interval, change: dict[str, float] | None) -> None:
+    def validation(self, done: int, interval: Estimate, change: dict[str, float] | None) -> None:
         """Validation accuracy after `done` base episodes, and how far C is from the identity."""
         if self.bar is None:
             return

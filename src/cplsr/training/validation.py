@@ -18,9 +18,10 @@ from cplsr.episodes.sampling import Episodes, EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.embed import embed_decoded
-from cplsr.evaluation.intervals import Interval, mean_interval
+from cplsr.evaluation.intervals import mean_interval
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
+from cplsr.records.estimate import Estimate
 from cplsr.settings.training import TURNS, TrainingSettings
 from cplsr.training.episode_plan import split_rotated_episode
 
@@ -66,7 +67,7 @@ class Validation:
         digest.update(self.episodes.query.astype("<i8").tobytes())
         return digest.hexdigest()[:16]
 
-    def accuracy(self, backbone: Backbone, processes: Processes) -> Interval:
+    def accuracy(self, backbone: Backbone, processes: Processes) -> Estimate:
         """Measure the mean accuracy in percent with its interval; every image is embedded once in each turn."""
         batches = np.split(np.arange(len(self.images)), range(BATCH, len(self.images), BATCH))
         turned = [(turn, batch) for turn in range(self.turns) for batch in batches]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cplsr.declared import parse_options
-from cplsr.episodes.heads.head import Head, ProductHead, Products
+from cplsr.episodes.heads.head import Head, ProductHead, Products, Task
 from cplsr.named import Named
 
 HEADS: Named[type[Head]] = Named(
@@ -26,7 +26,7 @@ HEADS: Named[type[Head]] = Named(
 )
 """All heads by name; those that see the queries of an episode together stand last."""
 
-__all__ = ["HEADS", "Head", "ProductHead", "Products", "make_head"]
+__all__ = ["HEADS", "Head", "ProductHead", "Products", "Task", "make_head"]
 
 
 def make_head(text: str, **options: Any) -> Head:

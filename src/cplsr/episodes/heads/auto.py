@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar, Literal, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from cplsr.declared import between
 from cplsr.episodes.heads.head import Head, Task, one_hot
 from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores, penalized_factor
+from cplsr.episodes.prototypes import normalize
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 CLEAR = 2.0
@@ -102,7 +102,7 @@ def part_products(
     images: Float[Tensor, "*episodes images dim"], others: Float[Tensor, "*episodes others dim"], parts: int
 ) -> Float[Tensor, "*episodes parts images others"]:
     """Cosines of images with others, for each part of the embeddings."""
-    rows, columns = (normalize(x.unflatten(-1, (parts, -1)), dim=-1).transpose(-2, -3) for x in (images, others))
+    rows, columns = (normalize(x.unflatten(-1, (parts, -1))).transpose(-2, -3) for x in (images, others))
     return rows @ columns.transpose(-1, -2)
 
 

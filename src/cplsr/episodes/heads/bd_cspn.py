@@ -34,15 +34,7 @@ class BdCspn(ProductHead):
     def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         moved = _queries_on_support(products.unit())
-        means = support_means(moved).expand(*moved.inner.shape[:-1], moved.way)
-        cosines = cosines_with_means(moved, means)
-        answers = cosines[..., moved.support :, :].argmax(dim=-1)
-        assigned = torch.nn.functional.one_hot(answers, moved.way).to(means.dtype)
-        members = moved.members.expand(*answers.shape[:-1], -1, -1)
-        weights = torch.cat((members, assigned), dim=-2) * (SHARPNESS * cosines).softmax(dim=-1)
-        weights = weights / weights.sum(dim=-2, keepdim=True)
-        asked = (assigned.sum(dim=-2, keepdim=True) > 0).expand_as(weights)
-        return SHARPNESS * cosines_with_means(moved, torch.where(asked, weights, means))[..., moved.support :, :]
+        return SHARPNESS * cosines_with_means(moved, _rectified_weights(moved))[..., moved.support :, :]
 
 
 def rectified(task: Task) -> tuple[Float[Tensor, "dim"], Float[Tensor, "way dim"]]:
@@ -54,13 +46,20 @@ def rectified(task: Task) -> tuple[Float[Tensor, "dim"], Float[Tensor, "way dim"
     support, queries = normalize(task.support), normalize(task.queries)
     shift = support.mean(dim=0) - queries.mean(dim=0)
     moved = torch.cat((support, queries + shift))
-    members = one_hot(task.labels, task.way, moved)
-    means = members.T @ support / members.sum(dim=0)[:, None]
-    cosines = normalize(moved) @ normalize(means).T
-    assigned = one_hot(cosines[len(support) :].argmax(dim=1), task.way, moved)
-    weights = torch.cat((members, assigned)) * (SHARPNESS * cosines).softmax(dim=1)
-    asked = assigned.sum(dim=0) > 0
-    return shift, torch.where(asked[:, None], (weights / weights.sum(dim=0)).T @ moved, means)
+    weights = _rectified_weights(_queries_on_support(Products.of(task, together=True).unit()))
+    return shift, weights.T @ moved
+
+
+def _rectified_weights(moved: Products) -> Float[Tensor, "*episodes images way"]:
+    """The weights of all images in the prototypes: each class's support images and the queries assigned to it."""
+    means = support_means(moved).expand(*moved.inner.shape[:-1], moved.way)
+    cosines = cosines_with_means(moved, means)
+    assigned = one_hot(cosines[..., moved.support :, :].argmax(dim=-1), moved.way, means)
+    members = moved.members.expand(*assigned.shape[:-2], -1, -1)
+    weights = torch.cat((members, assigned), dim=-2) * (SHARPNESS * cosines).softmax(dim=-1)
+    weights = weights / weights.sum(dim=-2, keepdim=True)
+    asked = (assigned.sum(dim=-2, keepdim=True) > 0).expand_as(weights)
+    return torch.where(asked, weights, means)
 
 
 def _queries_on_support(products: Products) -> Products:

@@ -161,7 +161,7 @@ def inverse_root(squares: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return torch.where(squares > 0, squares, torch.inf).rsqrt()
 
 
-def one_hot(labels: Int[Tensor, "support"], way: int, like: Tensor) -> Float[Tensor, "support way"]:
+def one_hot(labels: Int[Tensor, "*images"], way: int, like: Tensor) -> Float[Tensor, "*images way"]:
     """1 where an image is of a class, in the number format of `like`."""
     return torch.nn.functional.one_hot(labels.long(), way).to(like.dtype)
 
