@@ -1,8 +1,9 @@
-"""A figure with its 95 % interval: how it is written, what may be said of it, and the mean of several."""
+"""A figure with its 95 % interval: how it is written, what may be said of it, mean and spread of several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import stdev
 from typing import NamedTuple
 
 from cplsr.records.results import PairedRow, excludes_zero
@@ -35,6 +36,19 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     half_width = sum(width**2 for width in widths) ** 0.5 / count if len(widths) == count else None
     return Estimate(sum(estimate.mean for estimate in estimates) / count, half_width)
+
+
+def spread(seeds: Sequence[Estimate], *, sign: bool = False) -> str:
+    """How far the means of several seeds lie apart: half of their 95 % t interval, of two the lower and the higher.
+
+    They differ by their trainings and by their episodes, and both are in it.
+    """
+    means = [estimate.mean for estimate in seeds]
+    if len(means) < 3:
+        return " to ".join(number(mean, sign=sign) for mean in sorted(means))
+    from scipy.special import stdtrit
+
+    return "±" + number(float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / len(means) ** 0.5)
 
 
 def average_difference(rows: Sequence[PairedRow]) -> Estimate:
