@@ -228,12 +228,15 @@ def test_averaged_adapters_have_the_mean_of_every_projection(checkpoint_file, tm
 
 
 def test_adapters_that_are_not_alike_are_not_averaged(checkpoint_file, tmp_path):
-    for name, kind, options in (("a", "coalescent", {}), ("b", "coalescent", {"sharing": "shared"}), ("c", "lora", {})):
+    kinds = (("a", "coalescent", {}), ("b", "coalescent", {"sharing": "shared"}), ("c", "lora", {}))
+    for name, kind, options in (*kinds, ("d", "coalescent", {"rank": 2})):
         save_adapter(attach(load_backbone(checkpoint_file, heads=2), kind, **options), tmp_path / name)
     with pytest.raises(InputError, match="differ in kind, options, shapes or backbone"):
         average_adapters([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
     with pytest.raises(InputError, match="only coalescent projections are averaged"):
         average_adapters([tmp_path / "c", tmp_path / "c"], tmp_path / "mean")
+    with pytest.raises(InputError, match="projections of rank 2, whose mean has a higher one"):
+        average_adapters([tmp_path / "d", tmp_path / "d"], tmp_path / "mean")
     with pytest.raises(InputError, match="give at least two"):
         average_adapters([tmp_path / "a"], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
