@@ -31,7 +31,7 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     folder RUN gets adapter/ (the selected one), last/, metrics.jsonl and run.json.
     Suggested where images are read by all blocks and ridge regression, below the backbone's own image size only:
     best_112.toml, which comes with the package (coalescent projections, trained by what is read; half a point more). At
-    that size itself nothing is: best_224.toml gained -0.13 points at one shot and +0.03 at five, so train nothing there.
+    that size itself nothing is: best_224.toml gained -0.13 points at one shot and +0.03 at five, train nothing there.
     """
 
     out: Path | None = None

@@ -31,7 +31,9 @@ class RunState:
     Attributes:
         episode: Base episodes done.
         optimizer: Its tensors, as `PARAMETER/NAME`.
-        best_episode, best_accuracy, best_adapter: The best validation so far.
+        best_episode: Of the best validation so far.
+        best_accuracy: Of that validation.
+        best_adapter: As it was then.
         seconds: Time spent before a restart.
         objective: The objective's own parameters, where it has any.
         drift: How far the Gaussians' means were moved (`means`), where they follow the adapter.
