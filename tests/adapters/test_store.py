@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cplsr import attach, detach, load_adapter, load_backbone, push_adapter, save_adapter
 from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.base import fingerprint
 from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import average_adapters, find_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
@@ -50,6 +51,19 @@ def test_what_is_saved_comes_back_bit_for_bit(checkpoint_file: Path, tmp_path: P
     assert (stored.kind, stored.info) == (kind, {"shot": 5, "metrics": {"accuracy": 61.5}})
     assert stored.backbone["fingerprint"] == backbone.fingerprint
     assert stored.versions["torch"] == torch.__version__.split("+")[0] or "torch" in stored.versions
+
+
+def test_options_that_came_later_change_no_fingerprint(adapted: Backbone, checkpoint_file: Path, tmp_path: Path):
+    path = save_adapter(adapted, tmp_path / "a")
+    tensors = adapter_of(adapted).state_dict()
+    description = json.loads((path / "adapter.json").read_text())
+    for name in ("rank", "values"):
+        del description["options"][name]
+    description["fingerprint"] = fingerprint("coalescent", description["options"], tensors)
+    (path / "adapter.json").write_text(json.dumps(description))
+    loaded = load_adapter(load_backbone(checkpoint_file, heads=2), path)
+    assert loaded.adapter_fingerprint == description["fingerprint"]
+    assert read_adapter_info(save_adapter(loaded, tmp_path / "b")).fingerprint == description["fingerprint"]
 
 
 def test_a_run_folder_and_an_adapter_folder_are_both_accepted(adapted: Backbone, tmp_path: Path):

@@ -253,3 +253,5 @@ def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -
         )
     adapter.load_state_dict(tensors)
     adapter.temperature = stored.temperature
+    # As they were stored, without options that came later: they are part of the fingerprint.
+    adapter.options = dict(stored.options)
