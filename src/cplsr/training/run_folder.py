@@ -60,12 +60,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, description: dict[str, Any], *, resume: bool) -> bool:
-        """Claim the folder for a run so described; `False` where that run is finished already.
+    def begin(self, new: TrainingRun, *, resume: bool) -> bool:
+        """Claim the folder for a run that has not begun; `False` where that run is finished already.
 
         A folder with something in it is only ever touched with `resume`, and only by the run that made it.
         """
-        new = TrainingRun(**description)
         leftovers = (".lock", PARTIAL)  # of a run that was killed before it wrote its first file
         occupied = self.path.exists() and (
             not self.path.is_dir() or any(not entry.name.endswith(leftovers) for entry in self.path.iterdir())
