@@ -13,6 +13,7 @@ from cplsr.errors import InputError
 from cplsr.methods.afa import AdversarialAugmentation, discriminator, domain_loss, gram_difference, ramp
 from cplsr.methods.base import prototype_logits
 from cplsr.methods.fwt import transform
+from cplsr.methods.registry import METHODS, make_objective
 
 
 def prepared(backbone: Backbone, **options: float) -> AdversarialAugmentation:
@@ -210,6 +211,12 @@ def test_the_same_noise_for_the_same_stream(backbone: Backbone):
     with torch.no_grad():
         values = [at(0.5, objective).loss(backbone, striped_episode(noise=n), None)[0].item() for n in (0, 0, 1)]
     assert values[0] == values[1] != values[2]
+
+
+@pytest.mark.parametrize("option", ["domain", "gram"])
+def test_weights_are_not_negative(option: str):
+    with pytest.raises(InputError, match=f"the method 'afa': {option} is -1: give a number of at least 0"):
+        make_objective(METHODS.find("afa"), {option: -1})
 
 
 def test_one_block_has_no_between():

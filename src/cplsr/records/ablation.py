@@ -1,4 +1,4 @@
-"""One run of an ablation, trained and measured: ROW-5shot-seed0.json."""
+"""One run of an ablation, trained and measured: ROW-5shot-seed0.json; and the rates chosen for it: tuning.json."""
 
 from __future__ import annotations
 
@@ -74,3 +74,29 @@ class AblationRun:
     def read(cls, path: Path) -> AblationRun:
         """Read what `write` wrote, earlier versions included."""
         return read_record(path, cls, "a run of an ablation (written by `cplsr ablate`)").public()
+
+
+class Tuned(TypedDict):
+    """The learning rate chosen for a row, and what it was chosen by.
+
+    Attributes:
+        validation_accuracy: By every rate that was tried, the last one, averaged over shots.
+        failed: Rates at which a training failed.
+        episodes: Of each training.
+        shots: Of the trainings.
+        seed: Of the trainings.
+    """
+
+    rate: float
+    validation_accuracy: dict[str, float]
+    failed: list[str]
+    episodes: int
+    shots: list[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Rates by row."""
+
+    rows: dict[str, Tuned]

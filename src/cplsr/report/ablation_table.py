@@ -196,7 +196,7 @@ def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) 
     for record in records:
         method = FROZEN if record.adapter["kind"] == FROZEN else record.row
         rows = [row for target in targets if (row := record.results.row(method, target, shot)) is not None]
-        paired = [row for target in targets if (row := record.results.paired_row(method, target, shot)) is not None]
+        paired = [gap for target in targets if (gap := record.results.paired_row(method, target, shot)) is not None]
         if not rows or len(rows) < len(targets):
             return None
         accuracies.append(combined([Estimate(row.accuracy, row.ci95) for row in rows]))
