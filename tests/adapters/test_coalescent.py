@@ -12,6 +12,7 @@ from cplsr import attach, load_backbone, merge
 from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.coalescent import Coalescent, symmetry_penalty
 from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
 
 
 def coalescent(backbone: Backbone) -> Coalescent:
@@ -57,6 +58,35 @@ def test_values_have_a_factor_of_their_own_and_merge(checkpoint_file: Path, shar
     assert torch.allclose(attention.sum(-1), torch.ones(()), atol=1e-5)
     (embeddings @ torch.randn(64)).sum().backward()
     assert all(bool(each.grad.abs().max() > 0) for each in coalescent(backbone).D.values())
+
+
+def test_low_rank_is_the_identity_and_a_product_for_every_head(checkpoint_file: Path):
+    frozen = load_backbone(checkpoint_file, heads=2)
+    backbone = attach(load_backbone(checkpoint_file, heads=2), "coalescent", rank=3)
+    images, tensors = torch.randn(3, 3, 32, 32), load_file(checkpoint_file)
+    assert torch.equal(backbone(images), frozen(images))
+    parameters = list(coalescent(backbone).parameters())
+    assert [parameter.numel() for parameter in parameters] == [2 * 2 * 32 * 3] * 2
+    matrices = []
+    for parameter in parameters:
+        parameter.data = 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(matrices)))
+        C = torch.eye(32).repeat(2, 1, 1)
+        for head in range(2):
+            for column in range(3):
+                C[head] += torch.outer(parameter[0, head, :, column], parameter[1, head, :, column]).detach()
+        matrices.append(C)
+    embeddings = backbone(images)
+    assert relative_error(embeddings, vit(tensors, images, 2, C=matrices)) <= 1e-5
+    assert relative_error(embeddings, vit(tensors, images, 2, C=[C.mT for C in matrices])) > 1e-2
+    assert relative_error(merge(backbone)(images), embeddings) <= 1e-5
+    (embeddings @ torch.randn(64)).sum().backward()
+    assert all(bool((parameter.grad.abs().amax((1, 2, 3)) > 0).all()) for parameter in parameters)
+
+
+@pytest.mark.parametrize("options", [{"constraint": "mahalanobis"}, {"init": "near_identity"}])
+def test_low_rank_is_free_and_starts_at_the_identity(backbone: Backbone, options):
+    with pytest.raises(InputError, match=f"rank is 3, with .*{next(iter(options.values()))}.*leave these out"):
+        attach(backbone, "coalescent", rank=3, **options)
 
 
 def test_gradients_are_those_of_the_formula(checkpoint_file: Path):
@@ -160,3 +190,20 @@ def test_what_is_too_far_from_the_identity_goes_back_straight_and_no_further(bac
         away = before[layer][0] - identity
         assert away.norm() > 1
         assert torch.allclose(C[0], identity + 0.5 * away / away.norm(), atol=1e-5)
+
+
+def test_low_rank_is_bounded_by_its_product(backbone: Backbone):
+    adapter = coalescent(attach(backbone, "coalescent", rank=3))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for UV in adapter.C.values():
+            UV[1, 0] += torch.randn(32, 3, generator=generator)
+            UV[1, 1] += 1e-4
+    before = {layer: C.detach().clone() for layer, C in adapter.projections().items()}
+    adapter.bound(0.5)
+    identity = torch.eye(32)
+    for layer, C in adapter.projections().items():
+        away = before[layer][0] - identity
+        assert away.norm() > 1
+        assert torch.allclose(C[0], identity + 0.5 * away / away.norm(), atol=1e-5)
+        assert torch.equal(C[1], before[layer][1])

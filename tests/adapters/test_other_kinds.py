@@ -8,9 +8,10 @@ from oracles.closeness import relative_error
 from oracles.functional_vit import literal_network
 from safetensors.torch import load_file
 
-from cplsr import attach, load_backbone
+from cplsr import attach, detach, load_backbone, merge
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
+from cplsr.errors import InputError
 
 
 def disturbed(backbone: Backbone, kind: str, **options) -> Backbone:
@@ -108,17 +109,32 @@ def test_soft_prompts_leave_rotary_patches_where_they_are(tmp_path: Path):
     assert relative_error(kept, before) <= 1e-5
 
 
-def test_lora_adds_its_product_to_query_and_key(backbone: Backbone, tensors):
-    disturbed(backbone, "lora", rank=3, alpha=6.0)
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [({}, ("q_proj", "k_proj")), ({"targets": ["value", "query"]}, ("q_proj", "v_proj"))],
+    ids=["query and key", "query and value"],
+)
+def test_lora_adds_its_product_to_the_projections(checkpoint_file: Path, backbone: Backbone, tensors, options, names):
+    images = torch.randn(2, 3, 32, 32)
+    frozen = load_backbone(checkpoint_file, heads=2)(images)
+    assert torch.equal(attach(backbone, "lora", rank=3, alpha=6.0, **options)(images), frozen)
+    assert relative_error(detach(backbone)(images), frozen) == 0
+    disturbed(backbone, "lora", rank=3, alpha=6.0, **options)
     pairs = adapter_of(backbone).pairs
     assert sum(p.numel() for p in pairs.values()) == 2 * 2 * (3 * 64 + 64 * 3)
     changed = {name: tensor.clone() for name, tensor in tensors.items()}
     for layer in range(2):
-        for row, name in enumerate(("q_proj", "k_proj")):
+        for name in names:
+            row = ("q_proj", "k_proj", "v_proj").index(name)
             product = pairs[f"{layer}_{name}_B"].detach() @ pairs[f"{layer}_{name}_A"].detach()
             changed[f"blocks.{layer}.attn.qkv.weight"][64 * row : 64 * row + 64] += 2.0 * product
-    images = torch.randn(2, 3, 32, 32)
     assert relative_error(backbone(images), literal_network(changed, images)[:, 0]) <= 1e-5
+    assert relative_error(merge(backbone)(images), backbone(images)) <= 1e-5
+
+
+def test_lora_wants_a_target(backbone: Backbone):
+    with pytest.raises(InputError, match="targets is"):
+        attach(backbone, "lora", targets=[])
 
 
 def test_lora_starts_the_same_for_the_same_seed_and_leaves_the_global_stream_alone(checkpoint_file: Path):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cplsr import attach, detach, load_adapter, load_backbone, push_adapter, save_adapter
 from cplsr.adapters.attach import adapter_of
+from cplsr.adapters.base import fingerprint
 from cplsr.adapters.kinds import KINDS
 from cplsr.adapters.store import average_adapters, find_adapter, read_adapter_info
 from cplsr.backbones.backbone import Backbone
@@ -50,6 +51,19 @@ def test_what_is_saved_comes_back_bit_for_bit(checkpoint_file: Path, tmp_path: P
     assert (stored.kind, stored.info) == (kind, {"shot": 5, "metrics": {"accuracy": 61.5}})
     assert stored.backbone["fingerprint"] == backbone.fingerprint
     assert stored.versions["torch"] == torch.__version__.split("+")[0] or "torch" in stored.versions
+
+
+def test_options_that_came_later_change_no_fingerprint(adapted: Backbone, checkpoint_file: Path, tmp_path: Path):
+    path = save_adapter(adapted, tmp_path / "a")
+    tensors = adapter_of(adapted).state_dict()
+    description = json.loads((path / "adapter.json").read_text())
+    for name in ("rank", "values"):
+        del description["options"][name]
+    description["fingerprint"] = fingerprint("coalescent", description["options"], tensors)
+    (path / "adapter.json").write_text(json.dumps(description))
+    loaded = load_adapter(load_backbone(checkpoint_file, heads=2), path)
+    assert loaded.adapter_fingerprint == description["fingerprint"]
+    assert read_adapter_info(save_adapter(loaded, tmp_path / "b")).fingerprint == description["fingerprint"]
 
 
 def test_a_run_folder_and_an_adapter_folder_are_both_accepted(adapted: Backbone, tmp_path: Path):
@@ -228,12 +242,15 @@ def test_averaged_adapters_have_the_mean_of_every_projection(checkpoint_file, tm
 
 
 def test_adapters_that_are_not_alike_are_not_averaged(checkpoint_file, tmp_path):
-    for name, kind, options in (("a", "coalescent", {}), ("b", "coalescent", {"sharing": "shared"}), ("c", "lora", {})):
+    kinds = (("a", "coalescent", {}), ("b", "coalescent", {"sharing": "shared"}), ("c", "lora", {}))
+    for name, kind, options in (*kinds, ("d", "coalescent", {"rank": 2})):
         save_adapter(attach(load_backbone(checkpoint_file, heads=2), kind, **options), tmp_path / name)
     with pytest.raises(InputError, match="differ in kind, options, shapes or backbone"):
         average_adapters([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
     with pytest.raises(InputError, match="only coalescent projections are averaged"):
         average_adapters([tmp_path / "c", tmp_path / "c"], tmp_path / "mean")
+    with pytest.raises(InputError, match="projections of rank 2, whose mean has a higher one"):
+        average_adapters([tmp_path / "d", tmp_path / "d"], tmp_path / "mean")
     with pytest.raises(InputError, match="give at least two"):
         average_adapters([tmp_path / "a"], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

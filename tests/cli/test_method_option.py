@@ -293,14 +293,14 @@ def test_a_wrong_row_is_a_sentence(table, said):
         plan_runs(read_rows({"A": table}), TrainingSettings(), shots=[5], seeds=[0])
 
 
-@pytest.mark.parametrize("recipe", [FIELD, FIELD.with_name("field_mini.toml")], ids=lambda path: path.stem)
-def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
-    options = Ablate(**read_recipe(recipe, Ablate))
+@pytest.mark.parametrize("name", ["field_sample", "field_sample_224", "field_mini"])
+def test_the_recipes_of_the_field_hold_every_method_both_ways(name):
+    options = Ablate(**read_recipe(FIELD.with_name(f"{name}.toml"), Ablate))
     rows = read_rows(options.rows)
     kinds = {(row.method, learning_kind(row.adapter, row.adapter_options)) for row in rows if row.adapter != "frozen"}
     assert kinds == {
         ("cplsr", "coalescent"),
-        *((name, kind) for name in METHODS if name != "cplsr" for kind in ("full", "coalescent")),
+        *((method, kind) for method in METHODS if method != "cplsr" for kind in ("full", "coalescent")),
     }
     runs = plan_runs(rows, TrainingSettings(episodes=options.episodes, lr=options.lr), shots=[5], seeds=[0])
     assert {run.settings.episodes for run in runs} == {options.episodes}
@@ -309,10 +309,10 @@ def test_the_recipes_of_the_field_hold_every_method_both_ways(recipe):
         for run in runs
         if learning_kind(run.adapter, run.adapter_options) == "full"
     }
-    class_level = [rates.pop(name) for name in ("attn_temp", "reap", "cd_cls")]
+    class_level = [rates.pop(method) for method in ("attn_temp", "reap", "cd_cls")]
     assert set(rates.values()) == {(5e-5, 0.0)}
     own = [(1e-7, 0.01), (1e-6, 0.01), (1e-7, 0.01)]
-    assert class_level == (own if recipe.stem == "field_mini" else [(5e-5, 0.01)] * 3)
+    assert class_level == (own if name == "field_mini" else [(5e-5, 0.01)] * 3)
 
 
 def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, folder, tmp_path, capsys):
@@ -321,12 +321,17 @@ def test_every_row_of_that_recipe_runs_and_is_not_run_again(checkpoint_file, fol
         *("--base", str(folder), "--target", f"T={folder}", "--shots", "2", "--way", "2", "--query", "2"),
         *("--episodes", "1", "--validation-episodes", "4", "--validate-every", "0", "--candidates", "6"),
         *("--pseudo-episodes", "2", "--shrinkage", "ledoit_wolf", "--evaluation-episodes", "3", "--threads", "1"),
-        *("--evaluation-query", "2", "--workers", "0", "--out", str(tmp_path / "out")),
+        *("--evaluation-query", "2", "--workers", "0", "--seeds", "0", "--out", str(tmp_path / "out")),
     ]
     assert main(words) == 0
     records = {record["row"]: record for record in map(_read, (tmp_path / "out").glob("*-seed0.json"))}
     assert set(records) == set(tomllib.loads(FIELD.read_text())["rows"])
     assert records["frozen"]["method"] == {}
+    reading = records["frozen, all blocks, ridge"]["setup"]
+    assert (reading["read_pooling"], reading["read_head"]) == ("depth", "ridge")
+    for part, kind in (("backbone", "full"), ("adapter", "coalescent")):
+        options = records[f"AttnTemp, {part}, class token hidden only"]["adapter"]["options"]
+        assert (options["temperature"], options["adapter"]) == (1.0, kind)
     assert records["CPLSR"]["method"] == {"name": "cplsr", "options": {}}
     assert records["PMF, backbone"]["method"] == {"name": "pmf", "options": {"scale": 10.0}}
     assert records["PMF, backbone"]["training"]["parameters"] > records["PMF, adapter"]["training"]["parameters"]

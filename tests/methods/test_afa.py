@@ -13,6 +13,7 @@ from cplsr.errors import InputError
 from cplsr.methods.afa import AdversarialAugmentation, discriminator, domain_loss, gram_difference, ramp
 from cplsr.methods.base import prototype_logits
 from cplsr.methods.fwt import transform
+from cplsr.methods.registry import METHODS, make_objective
 
 
 def prepared(backbone: Backbone, **options: float) -> AdversarialAugmentation:
@@ -120,35 +121,48 @@ def test_discriminator_takes_nothing_from_the_global_stream():
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.8])
-def test_loss_is_the_sum_of_its_parts(backbone: Backbone, progress: float):
-    """Two plain forward passes and every term in its own words; the tiny network has one stage, before block 1."""
+@pytest.mark.parametrize(("network", "places"), [("backbone", (1,)), ("six_blocks", (2, 3, 4, 5))])
+def test_loss_is_the_sum_of_its_parts(
+    network: str, places: tuple[int, ...], progress: float, request: pytest.FixtureRequest
+):
+    """Two plain forward passes and every term in its own words."""
+    backbone = request.getfixturevalue(network)
     attach(backbone, "full")
     objective = prepared(backbone, domain=0.7, gram=1e5)
-    assert objective.layers == (1,)
-    seen: dict[str, torch.Tensor] = {}
+    assert objective.layers == places
+    plain: list[torch.Tensor] = []
+    noisy: list[torch.Tensor] = []
+    noise = stream()
 
     def watch(layer: int, tokens: torch.Tensor) -> torch.Tensor:
-        if layer == 1:
-            seen["original"] = tokens
-            seen["changed"] = transform(tokens, (0.3, 0.5), stream())
-            return seen["changed"]
+        plain.extend([tokens] if layer in places else [])
         return tokens
+
+    def disturb(layer: int, tokens: torch.Tensor) -> torch.Tensor:
+        if layer not in places:
+            return tokens
+        noisy.append(transform(tokens, (0.3, 0.5), noise))
+        return noisy[-1]
 
     with torch.no_grad():
         loss, right = at(progress, objective).loss(backbone, striped_episode(), None)
         episode = striped_episode()
-        original, changed = backbone(episode.images), backbone(episode.images, watch)
+        original, changed = backbone(episode.images, watch), backbone(episode.images, disturb)
         targets, rows = torch.arange(3).repeat_interleave(3), episode.grouped(changed)
         logits = 20 * torch.cosine_similarity(rows[:, 2:].flatten(0, 1)[:, None], rows[:, :2].mean(1)[None], dim=-1)
         terms = [torch.nn.functional.cross_entropy(logits, targets)]  # of the augmented episode alone
         assert right.item() == (logits.argmax(1) == targets).double().mean().item()
-        normed = []
-        for part in seen.values():
-            patches = part[:, 1:]
-            variance = patches.var(-1, unbiased=False, keepdim=True)
-            normed.append((patches - patches.mean(-1, keepdim=True)) / (variance + 1e-5).sqrt())
+        differences = []
+        for pair in zip(plain, noisy, strict=True):
+            normed = []
+            for part in pair:
+                patches = part[:, 1:]
+                variance = patches.var(-1, unbiased=False, keepdim=True)
+                normed.append((patches - patches.mean(-1, keepdim=True)) / (variance + 1e-5).sqrt())
+            differences.append(gram_difference(*normed))
+        assert len(differences) == len(places)
         terms.append(0.7 * domain_loss(objective.discriminator, original, changed, 1.0))
-        terms.append(1e5 * (2 / (1 + math.exp(-progress)) - 1) * gram_difference(*normed))
+        terms.append(1e5 * (2 / (1 + math.exp(-progress)) - 1) * sum(differences) / len(places))
     assert (terms[2] > 0.01) == (progress > 0)
     torch.testing.assert_close(loss, torch.stack(terms).sum(), rtol=1e-4, atol=1e-4)
 
@@ -197,6 +211,12 @@ def test_the_same_noise_for_the_same_stream(backbone: Backbone):
     with torch.no_grad():
         values = [at(0.5, objective).loss(backbone, striped_episode(noise=n), None)[0].item() for n in (0, 0, 1)]
     assert values[0] == values[1] != values[2]
+
+
+@pytest.mark.parametrize("option", ["domain", "gram"])
+def test_weights_are_not_negative(option: str):
+    with pytest.raises(InputError, match=f"the method 'afa': {option} is -1: give a number of at least 0"):
+        make_objective(METHODS.find("afa"), {option: -1})
 
 
 def test_one_block_has_no_between():

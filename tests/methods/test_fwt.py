@@ -54,14 +54,16 @@ def test_the_deviations_are_those_of_the_papers_sharp_softplus(backbone):
     assert prepared(backbone, strength=0.5).deviations == pytest.approx([0.15, 0.25])
 
 
-def test_the_loss_is_that_of_tokens_transformed_between_the_stages(backbone):
+@pytest.mark.parametrize(("network", "places"), [("backbone", (1,)), ("six_blocks", (2, 3, 4, 5))])
+def test_the_loss_is_that_of_tokens_transformed_between_the_stages(network, places, request):
+    backbone = request.getfixturevalue(network)
     objective = prepared(backbone)
     found, right = objective.loss(backbone, tiny_episode(), None)
-    assert objective.layers == (1,)
+    assert objective.layers == places
     episode = tiny_episode()
 
     def between(layer, tokens):
-        return tokens if layer == 0 else transform(tokens, (0.3, 0.5), draws)
+        return transform(tokens, (0.3, 0.5), draws) if layer in places else tokens
 
     draws = torch.Generator().manual_seed(0)
     rows = backbone(episode.images, between).unflatten(0, (3, 5))

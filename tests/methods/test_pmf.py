@@ -71,6 +71,21 @@ def test_tuning_is_adam_at_one_rate_on_augmented_copies_against_clean_prototypes
         assert (found[name] - start[name]).abs().max() > 5e-3
 
 
+def test_the_optimizer_of_tuning_is_adam_without_decay(backbone, monkeypatch):
+    attach(backbone, "coalescent")
+    made, real = [], torch.optim.Optimizer.__init__
+
+    def seen(self, *arguments):
+        made.append(self)
+        real(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", seen)
+    tune(backbone, class_images(3, 2), rate=1e-2, steps=1, generator=seeded())
+    (optimizer,) = made
+    assert type(optimizer) is torch.optim.Adam
+    assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [(1e-2, 0)]
+
+
 def test_an_adapter_without_parameters_cannot_be_tuned(backbone):
     attach(backbone, "attention_temperature")
     with pytest.raises(InputError, match="no parameters, so there is nothing to tune"):

@@ -1,6 +1,7 @@
 """Figures of the ablation table against the same figures worked out by hand."""
 
 import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -44,15 +45,39 @@ RECORDS = [
 
 def test_means_intervals_marks_and_bold():
     table = table_of(RECORDS, rows=["CP", "frozen"])
-    assert table.columns == ("row", "A\n5-shot", "B\n5-shot", "average\n5-shot", "gain\n5-shot")
+    assert table.columns[:5] == ("row", "A\n5-shot", "B\n5-shot", "average\n5-shot", "gain\n5-shot")
+    assert table.columns[5:] == tuple(f"{what},\nspread over seeds\n5-shot" for what in ("average", "gain"))
     cp, frozen = table.rows
-    assert [cell.text for cell in cp] == ["CP", "61.00 ±0.25", "81.00 ±0.14", "71.00 ±0.14", "−0.60 ±0.13"]
+    assert [cell.text for cell in cp[:5]] == ["CP", "61.00 ±0.25", "81.00 ±0.14", "71.00 ±0.14", "−0.60 ±0.13"]
     # A: 0.3 on average, interval √(0.4² + 0.3²) / 2 = 0.25, so better; B: −1.5 ± 0.07; both: −0.6 ± 0.13
-    assert [cell.mark for cell in cp] == ["", "better", "worse", "worse", ""]
-    assert [cell.bold for cell in cp] == [False, True, False, False, False]
-    assert [cell.bold for cell in frozen] == [False, False, True, True, False]
-    assert [cell.mark for cell in frozen] == [""] * 5
+    assert [cell.mark for cell in cp] == ["", "better", "worse", "worse", "", "", ""]
+    assert [cell.bold for cell in cp] == [False, True, False, False, False, False, False]
+    assert [cell.bold for cell in frozen] == [False, False, True, True, False, False, False]
+    assert [cell.mark for cell in frozen] == [""] * 7
     assert frozen[-1].text == ""
+
+
+def test_two_seeds_are_told_by_the_lower_and_the_higher():
+    cp, frozen = table_of(RECORDS).rows
+    # CP: (60 + 80) / 2 and (62 + 82) / 2; gains (0.5 − 1) / 2 and (0.1 − 2) / 2; frozen: (59.5 + 81) / 2 …
+    assert [cell.text for cell in cp[5:]] == ["70.00 to 72.00", "−0.95 to −0.25"]
+    assert [cell.text for cell in frozen[5:]] == ["70.25 to 72.95", ""]
+
+
+def test_three_seeds_are_told_by_their_t_interval():
+    third = record("CP", 2, {"A": (67.0, 0.3, 0.9, 0.4), "B": (83.0, 0.2, 0.0, 0.1)})
+    table = table_of([*RECORDS, third], shots=[5])
+    # means 70, 72, 75 and −0.25, −0.95, 0.45; Student's t of two degrees of freedom is 4.302653
+    half_widths = [4.302653 * statistics.stdev(means) / 3**0.5 for means in ((70, 72, 75), (-0.25, -0.95, 0.45))]
+    assert [cell.text for cell in table.rows[0][5:]] == [f"±{half_width:.2f}" for half_width in half_widths]
+    assert "| ±6.25 | ±1.74 |" in table.to_markdown()
+    assert "95 % t interval over the means of the seeds" in table.caption
+
+
+def test_one_seed_has_no_spread():
+    table = table_of([RECORDS[0], RECORDS[2]])
+    assert table.columns[5:] == ()
+    assert "spread over seeds" not in table.caption.lower()
 
 
 def test_the_best_epoch_on_the_target_stands_beside_the_last_and_is_never_bold():
@@ -63,14 +88,14 @@ def test_the_best_epoch_on_the_target_stands_beside_the_last_and_is_never_bold()
     second = kept((1, "A", 99.0), (2, "A", 62.0), (1, "B", 82.0), (2, "B", 82.0))
     records = [replace(RECORDS[0], snapshots=first), replace(RECORDS[1], snapshots=second), *RECORDS[2:]]
     plain, table = table_of(RECORDS), table_of(records)
-    assert table.columns[5:] == ("last epoch\n5-shot", f"{NOT_ALLOWED}\n5-shot")
+    assert table.columns[7:] == ("last epoch\n5-shot", f"{NOT_ALLOWED}\n5-shot")
     assert "not allowed" in NOT_ALLOWED
     cp, frozen = table.rows
     # means of 60, 80, 62, 82 and of 70, 80, 99, 82; the interval √(4 · 0.3²) / 4 = 0.15
-    assert [cell.text for cell in cp[5:]] == ["71.00 ±0.15", "82.75 ±0.15"]
-    assert not any(cell.bold or cell.mark for cell in cp[5:])
-    assert [cell.text for cell in frozen[5:]] == ["", ""]
-    assert [row[:5] for row in table.rows] == [row[:5] for row in plain.rows]
+    assert [cell.text for cell in cp[7:]] == ["71.00 ±0.15", "82.75 ±0.15"]
+    assert not any(cell.bold or cell.mark for cell in cp[7:])
+    assert [cell.text for cell in frozen[7:]] == ["", ""]
+    assert [row[:7] for row in table.rows] == [row[:7] for row in plain.rows]
     assert "no choice of ours sees it" in table.caption
     assert "no choice of ours sees it" not in plain.caption
 
@@ -130,7 +155,7 @@ def test_methods_beside_each_other_declare_what_they_train_and_see():
 def test_a_target_that_some_row_lacks_leaves_its_cells_empty():
     more = record("Other", 0, {"A": (10.0, None, 0.0, None)})
     row = table_of([*RECORDS, more]).rows[2]
-    assert [cell.text for cell in row] == ["Other", "10.00", "", "", ""]
+    assert [cell.text for cell in row] == ["Other", "10.00", "", "", "", "", ""]
     assert row[1].mark == ""
 
 

@@ -122,6 +122,21 @@ def test_in_depth_the_loss_is_that_of_the_episode_and_that_of_the_last_class_tok
     assert right.item() == pytest.approx(share)
 
 
+@pytest.mark.parametrize("kind", ["coalescent", "lora"])
+def test_the_anchor_holds_no_second_copy_of_weights_that_do_not_learn(kind, checkpoint_file):
+    from cplsr import attach, load_backbone
+
+    plain = load_backbone(checkpoint_file, heads=2)
+    weights = {id(weight) for weight in plain.parameters()}
+    objective = JointObjective(TrainingSettings(anchor=1.0))
+    objective.prepare(attach(plain, kind), 2)
+    frozen = objective.frozen.__self__
+    assert frozen is not plain
+    assert frozen.adapter is None
+    assert {id(weight) for weight in frozen.parameters()} == weights
+    assert any(weight.requires_grad for weight in plain.parameters())
+
+
 @pytest.mark.parametrize("pooling", ["cls", "depth"])
 @pytest.mark.parametrize("kind", ["coalescent", "lora", "full"])
 def test_the_anchor_is_the_literal_mean_distance_from_the_frozen_backbone(kind, pooling, checkpoint_file):

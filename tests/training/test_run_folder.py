@@ -13,9 +13,10 @@ from oracles.report_inputs import BACKBONE
 
 from cplsr.errors import InputError
 from cplsr.files import only_writer
+from cplsr.records.run import TrainingRun
 from cplsr.training.run_folder import METRICS, PREVIOUS, STATE, RunFolder, RunState
 
-DESCRIPTION = {"settings": {}, "adapter": {"kind": "full"}, "backbone": BACKBONE, "data": {}, "versions": {}}
+NEW = TrainingRun(settings={}, adapter={"kind": "full"}, backbone=BACKBONE, data={}, versions={})
 
 
 def state(episode: int) -> RunState:
@@ -143,13 +144,13 @@ def test_a_folder_has_one_writer_until_that_is_killed(tmp_path: Path):
         holder.kill()
         holder.communicate()
     with only_writer(tmp_path / "run"):
-        RunFolder(tmp_path / "run").begin(DESCRIPTION, resume=False)
+        RunFolder(tmp_path / "run").begin(NEW, resume=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
 
 
 def test_what_killed_processes_left_half_written_goes_when_the_run_is_finished(tmp_path: Path):
     folder = RunFolder(tmp_path / "run")
-    folder.begin(DESCRIPTION, resume=False)
+    folder.begin(NEW, resume=False)
     (tmp_path / "run" / ".metrics.jsonl.1-a.partial").write_text("")
     (tmp_path / "run" / ".last.1-a.partial").mkdir()
     (tmp_path / "run" / ".last.1-a.partial" / "adapter.json").write_text("{}")

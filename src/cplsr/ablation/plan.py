@@ -33,12 +33,14 @@ _OF_METHODS = frozenset({"method", "method_options", "train"}) | _ADAPTING
 class Candidate:
     """What is compared in an ablation: an adapter trained by a method, each with its options.
 
-    adapter: a kind of adapter, or `frozen` for the backbone as it is, which needs no training.
-    adapt: on how many episodes of each target the method adapts to the support set; 0: every episode is measured by
-        prototypes.
-    tune_on_support: adapt not as the method does, but by tuning the class token (see `SupportTuning`).
-    pooling, read_pooling, read_head: how embeddings are made in training, made for the evaluation, and answer there;
-        `None`: as the setup says, and where it says nothing of reading, as in training.
+    Attributes:
+        adapter: A kind of adapter, or `frozen` for the backbone as it is, which needs no training.
+        adapt: On how many episodes of each target the method adapts to the support set; 0: every episode is measured
+            by prototypes.
+        tune_on_support: Adapt not as the method does, but by tuning the class token (see `SupportTuning`).
+        pooling: How embeddings are made in training; `None`: as the setup says.
+        read_pooling: How they are made for the evaluation; `None`: as the setup says, else as in training.
+        read_head: How they answer there; `None`: likewise.
     """
 
     adapter: str
@@ -67,8 +69,9 @@ _KINDS: dict[str, Any] = {
 class AblationRow(Candidate):
     """One line of the table: a candidate, and the training settings that differ from the common ones.
 
-    overrides: the settings that the row's method brings, and over them those of the row itself.
-    lr_own: the learning rate that suits this row, for comparisons that give every row its own.
+    Attributes:
+        overrides: The settings that the row's method brings, and over them those of the row itself.
+        lr_own: The learning rate that suits this row, for comparisons that give every row its own.
     """
 
     name: str

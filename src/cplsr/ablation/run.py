@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from cplsr.ablation.plan import Run
 from cplsr.ablation.workspace import Setup, Workspace
-from cplsr.adapters.attach import adapter_of, attach, detach
+from cplsr.adapters.attach import attached
 from cplsr.adapters.kinds import accepts_option
 from cplsr.analysis.cost import forward_seconds
 from cplsr.backbones.backbone import Backbone
@@ -220,16 +219,6 @@ def declared(run: Run) -> Declaration:
     tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
     kind = learning_kind(run.adapter, run.adapter_options)
     return {"trains": "backbone" if kind == FULL else kind, "sees": METHODS.find(run.method).sees + tunes}
-
-
-@contextmanager
-def attached(backbone: Backbone, kind: str, options: dict[str, Any]) -> Iterator[nn.Module]:
-    """Put a new adapter on the backbone, and take it off again at the end of the block."""
-    attach(backbone, kind, **options)
-    try:
-        yield adapter_of(backbone)
-    finally:
-        detach(backbone)
 
 
 def count_parameters(run: Run, workspace: Workspace) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypedDict
 
 from cplsr.ablation.plan import Run, slug
 from cplsr.ablation.run import Job
@@ -13,31 +12,10 @@ from cplsr.ablation.workspace import Setup
 from cplsr.declared import read_record
 from cplsr.errors import InputError
 from cplsr.files import write_json
+from cplsr.records.ablation import Tuned, Tuning
 from cplsr.records.run import RUN, TrainingRun
 
 FILE = "tuning.json"
-
-
-class Tuned(TypedDict):
-    """The learning rate chosen for a row, and what it was chosen by.
-
-    validation_accuracy: by every rate that was tried, the last one, averaged over shots.
-    failed: rates at which a training failed. episodes, shots, seed: of the trainings.
-    """
-
-    rate: float
-    validation_accuracy: dict[str, float]
-    failed: list[str]
-    episodes: int
-    shots: list[int]
-    seed: int
-
-
-@dataclass(frozen=True)
-class _Tuning:
-    """The content of tuning.json."""
-
-    rows: dict[str, Tuned]
 
 
 def tuning_jobs(
@@ -73,7 +51,7 @@ def choose_rates(jobs: Sequence[Job], out: Path) -> dict[str, float]:
         if (tuned := _choose(tried)) is not None:
             chosen[row] = tuned
     if jobs:
-        write_json(out / FILE, asdict(_Tuning({**_read(out / FILE), **chosen})))
+        write_json(out / FILE, asdict(Tuning({**_read(out / FILE), **chosen})))
     return {row: tuned["rate"] for row, tuned in chosen.items()}
 
 
@@ -107,4 +85,4 @@ def _last_accuracy(job: Job) -> float | None:
 
 
 def _read(file: Path) -> dict[str, Tuned]:
-    return read_record(file, _Tuning, "chosen rates (written by `cplsr ablate`)").rows if file.is_file() else {}
+    return read_record(file, Tuning, "chosen rates (written by `cplsr ablate`)").rows if file.is_file() else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -63,6 +65,16 @@ def detach(backbone: Backbone) -> Backbone:
         backbone.adapter = None
         backbone.requires_grad_(False)
     return backbone
+
+
+@contextmanager
+def attached(backbone: Backbone, kind: str, options: Mapping[str, Any]) -> Iterator[Adapter]:
+    """Put a new adapter on a backbone, as `attach` does, and take it off again at the end of the block."""
+    attach(backbone, kind, **options)
+    try:
+        yield adapter_of(backbone)
+    finally:
+        detach(backbone)
 
 
 def merge(backbone: Backbone) -> Backbone:

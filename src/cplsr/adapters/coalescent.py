@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
 from cplsr.backbones.pooling import chosen_layers
+from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.settings.numbers import Seed
 
@@ -36,9 +37,11 @@ class Coalescent(Adapter):
             −½ kᵀ C k beside qᵀ C k, and softmax over k does not remove that term.
         init: `identity`, so that training starts at the frozen model, or `near_identity`, where the entries beside the
             diagonal are normal with standard deviation 0.02.
+        rank: C = I + U Vᵀ with U and V of so many columns, U normal with standard deviation 1/√d_k and V zero at the
+            start; `None`: all of C learns. A free C that starts at the identity only.
         layers: the blocks that get a C; default all.
         values: also a learnable D for the values of every head that has a C, starting at the identity and always free.
-        seed: of the start values of `near_identity`.
+        seed: of the start values of `near_identity` and of U.
     """
 
     kind: ClassVar[str] = "coalescent"
@@ -50,18 +53,28 @@ class Coalescent(Adapter):
         sharing: Literal["per_head", "shared"] = "per_head",
         constraint: Literal["free", "mahalanobis"] = "free",
         init: Literal["identity", "near_identity"] = "identity",
+        rank: Annotated[int, between(1, 10_000)] | None = None,
         layers: Sequence[int] | None = None,
         values: bool = False,
         seed: Seed = 0,
     ) -> None:
         super().__init__()
-        self.heads, self.rotary = shape.heads, shape.rotary
+        if rank is not None and (constraint, init) != ("free", "identity"):
+            raise InputError(
+                f"rank is {rank}, with constraint {constraint!r} and init {init!r}: I + U Vᵀ is free and starts at the "
+                "identity, leave these out"
+            )
+        self.heads, self.rotary, self.rank = shape.heads, shape.rotary, rank
         self.mahalanobis = constraint == "mahalanobis"
         heads = 1 if sharing == "shared" else shape.heads
         generator = seeded(seed)
         self.C = nn.ParameterDict(
             {
-                str(layer): nn.Parameter(_start(heads, shape.head_dim, init, generator))
+                str(layer): nn.Parameter(
+                    _start(heads, shape.head_dim, init, generator)
+                    if rank is None
+                    else _low_rank_start(heads, shape.head_dim, rank, generator)
+                )
                 for layer in chosen_layers(layers, shape.layers)
             }
         )
@@ -74,6 +87,9 @@ class Coalescent(Adapter):
         if str(layer) not in self.C:
             return None
         stored = self.C[str(layer)]
+        if self.rank is not None:
+            U, V = stored
+            return torch.eye(U.shape[1], dtype=U.dtype, device=U.device) + U @ V.transpose(1, 2)
         if not self.mahalanobis:
             return stored
         P = stored.tril()
@@ -93,10 +109,12 @@ class Coalescent(Adapter):
         for layer, C in self.projections().items():
             identity = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
             distance = torch.linalg.matrix_norm(C - identity)[:, None, None]
-            near = identity + (C - identity) * (radius / distance)
-            if self.mahalanobis:  # between I and P Pᵀ, hence positive definite
-                near = torch.linalg.cholesky_ex(near).L
             stored = self.C[str(layer)]
+            near = identity + (C - identity) * (radius / distance)
+            if self.rank is not None:
+                near = torch.stack([stored[0], stored[1] * (radius / distance)])
+            elif self.mahalanobis:  # between I and P Pᵀ, hence positive definite
+                near = torch.linalg.cholesky_ex(near).L
             stored.copy_(torch.where(distance > radius, near, stored))
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
@@ -187,3 +205,9 @@ def _start(heads: int, head_dim: int, init: str, generator: torch.Generator) -> 
         return identity
     noise = 0.02 * torch.randn(heads, head_dim, head_dim, generator=generator)
     return torch.where(identity.bool(), identity, noise)
+
+
+def _low_rank_start(heads: int, head_dim: int, rank: int, generator: torch.Generator) -> Tensor:
+    """U and V."""
+    U = torch.randn(heads, head_dim, rank, generator=generator) * head_dim**-0.5
+    return torch.stack([U, torch.zeros_like(U)])

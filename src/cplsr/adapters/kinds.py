@@ -27,7 +27,7 @@ KINDS: Named[type[Adapter]] = Named(
 
 
 def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter:
-    """Build an adapter of a kind for a backbone of this shape, and keep its options, defaults included, on it.
+    """Build an adapter of a kind for a backbone of this shape, and keep its options, defaults included, as files do.
 
     Raises:
         InputError: the kind or an option is not known, or a value does not fit.
@@ -35,7 +35,8 @@ def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter
     cls = KINDS.find(kind)
     adapter = cls(shape, **check_options(kind, options))
     defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
-    adapter.options = {**defaults, **options}
+    chosen = {**defaults, **options}
+    adapter.options = {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
     return adapter
 
 

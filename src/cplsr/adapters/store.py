@@ -68,6 +68,8 @@ def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
         raise InputError("one adapter has no mean with others: give at least two")
     if first.kind != "coalescent":
         raise InputError(f"{first.folder} is a {first.kind!r} adapter: only coalescent projections are averaged")
+    if first.options.get("rank") is not None:
+        raise InputError(f"{first.folder} has projections of rank {first.options['rank']}, whose mean has a higher one")
     tensors = [_read_tensors(each) for each in stored]
     defaults = {name: option.default for name, option in signature(Coalescent).parameters.items()}
     for each, own in zip(others, tensors[1:], strict=True):
@@ -251,3 +253,5 @@ def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -
         )
     adapter.load_state_dict(tensors)
     adapter.temperature = stored.temperature
+    # As they were stored, without options that came later: they are part of the fingerprint.
+    adapter.options = dict(stored.options)

@@ -2,7 +2,6 @@
 from .base import Method as Method
 from .base import Share as Share
 from .base import Size as Size
-from .base import Temperature as Temperature
 from .base import Times as Times
 from .base import agreement as agreement
 from .base import prototype_logits as prototype_logits

@@ -12,9 +12,10 @@ from torch.nn.functional import cross_entropy, layer_norm
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, OBJECTIVE_RATE, Method, prototype_logits, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, OBJECTIVE_RATE, Method, Size, prototype_logits, prototype_loss
 from cplsr.methods.fwt import deviation, transform
 from cplsr.methods.style import stages
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 HIDDEN = 100
@@ -56,9 +57,9 @@ class AdversarialAugmentation(Objective):
         *,
         scale: float = 0.3,
         shift: float = 0.5,
-        domain: float = 1.0,
-        gram: float = 1.0,
-        temperature: float = 20.0,
+        domain: Size = 1.0,
+        gram: Size = 1.0,
+        temperature: Temperature = 20.0,
     ) -> None:
         super().__init__()
         self.options = {"scale": scale, "shift": shift, "domain": domain, "gram": gram, "temperature": temperature}

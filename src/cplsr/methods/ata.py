@@ -14,7 +14,8 @@ from torch import Tensor
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.augment import random_convolution
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, Share, Size, Temperature, Times, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, Share, Size, Times, prototype_logits, prototype_loss
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SIZES = (1, 3, 5, 7, 11, 15)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
-from cplsr.declared import above, between
+from cplsr.declared import between
 from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.training.objective import Loss, Objective, TrainingEpisode
@@ -42,8 +42,6 @@ Size = Annotated[float, between(0, 1_000_000)]
 """A number that is not negative."""
 Times = Annotated[int, between(0, 1_000_000)]
 """How often."""
-Temperature = Annotated[float, above(0, 10_000)]
-"""Factor of the cosines."""
 
 
 @dataclass(frozen=True)

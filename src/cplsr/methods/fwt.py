@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.methods.base import Method, Size, Temperature, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, Size, prototype_logits, prototype_loss
 from cplsr.methods.style import Tokens, stages, style_of
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SHARPNESS = 100

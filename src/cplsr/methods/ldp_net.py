@@ -15,16 +15,16 @@ from torch.nn.functional import log_softmax, softmax
 
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.augment import color_jitter, crop_boxes, cut, flip, sometimes
+from cplsr.data.augment import JITTER, color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.declared import above, between
 from cplsr.episodes.prototypes import cosine_logits, prototypes
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, Temperature, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
-JITTER = 0.4
 JITTER_CHANCE = 0.8
-"""How much, and how often, the colors of a piece are changed."""
+"""How often the colors of a piece are changed."""
 
 
 Area = Annotated[float, above(0, 1)]

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes
-from cplsr.methods.base import Method, Size, Temperature, prototype_loss
+from cplsr.methods.base import Method, Size, prototype_loss
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 STABILIZER = 0.01

@@ -20,7 +20,8 @@ from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.base import TRANSFORMER_SETTINGS, Method, Size, Temperature, prototype_logits, prototype_loss
+from cplsr.methods.base import TRANSFORMER_SETTINGS, Method, Size, prototype_logits, prototype_loss
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SCALE = 10.0
@@ -66,10 +67,8 @@ class MetaTraining(Objective):
 class FineTuning(Declared, Adaptation):
     """Fine-tune on the support set: prototypes of the clean images, loss of augmented copies of the same images.
 
-    steps: of Adam at a constant rate; the authors take 40 or 100.
-    rates: learning rates to choose from; 0 is no fine-tuning. The choice is made on the support set alone: the first
-        image of each class is tuned on for `trial_steps`, and the others are what accuracy is measured on. With one
-        shot there is nothing to choose with, and nothing is tuned.
+    The rate is chosen on the support set alone: the first image of each class is tuned on for `trial_steps`, and the
+    others are what accuracy is measured on. With one shot there is nothing to choose with, and nothing is tuned.
 
     Deviations from the authors' program:
 
@@ -78,6 +77,11 @@ class FineTuning(Declared, Adaptation):
     - The factor of the cosines is 10, not what it was after training.
     - Images are augmented one by one, within the range of pictures; there colors are changed after normalization, a
       little more widely, and a whole batch is left as it is one time in ten (see `augment`).
+
+    Attributes:
+        rates: Learning rates to choose from; 0 is no fine-tuning.
+        steps: Of Adam at a constant rate; the authors take 40 or 100.
+        trial_steps: Of the choice.
     """
 
     rates: Annotated[tuple[Size, ...], Meta(min_length=1)] = (0.0, 1e-4, 5e-4, 1e-3)

@@ -17,13 +17,13 @@ from cplsr.methods.base import (
     TRANSFORMER_SETTINGS,
     Method,
     Share,
-    Temperature,
     agreement,
     prototype_logits,
     prototype_loss,
 )
 from cplsr.methods.class_head import class_head, image_classes
 from cplsr.methods.style import Style, stages, style_of, with_style
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 SPREAD = 16 / 255

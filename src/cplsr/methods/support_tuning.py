@@ -17,7 +17,7 @@ from cplsr.declared import Declared, between, fit_arguments
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes, query_targets
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.pmf import augment
+from cplsr.methods.pmf import Images, augment
 from cplsr.settings.numbers import LearningRate
 
 TUNED = "tuned"
@@ -25,8 +25,6 @@ TUNED = "tuned"
 
 AT_ONCE = 64
 """Images in a step, at most; from larger support sets each step draws as many."""
-
-Images = UInt8[Tensor, "images 3 size size"]
 
 
 @dataclass
@@ -41,7 +39,9 @@ class SupportTuning(Declared, Adaptation):
         tokens: What is tuned: the class token, registers (new tokens beside it), or both.
         registers: How many there are.
         steps: Of AdamW.
-        lr: Of the tokens. head_lr: of the linear head. weight_decay: of both.
+        lr: Of the tokens.
+        head_lr: Of the linear head.
+        weight_decay: Of both.
         one_shot: Also tune where classes have fewer than two images on average, which is left out otherwise.
     """
 

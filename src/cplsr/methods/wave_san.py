@@ -12,9 +12,10 @@ from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
-from cplsr.methods.base import Method, Share, Temperature, agreement, prototype_logits, prototype_loss
+from cplsr.methods.base import Method, Share, agreement, prototype_logits, prototype_loss
 from cplsr.methods.style import Tokens, stages, style_of, with_style
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
+from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 

@@ -1,4 +1,4 @@
-"""One run of an ablation, trained and measured: ROW-5shot-seed0.json."""
+"""One run of an ablation, trained and measured: ROW-5shot-seed0.json; and the rates chosen for it: tuning.json."""
 
 from __future__ import annotations
 
@@ -82,3 +82,29 @@ class AblationRun(Record):
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""
         return msgspec.to_builtins({**vars(self.public()), "results": self.results.to_json()})
+
+
+class Tuned(TypedDict):
+    """The learning rate chosen for a row, and what it was chosen by.
+
+    Attributes:
+        validation_accuracy: By every rate that was tried, the last one, averaged over shots.
+        failed: Rates at which a training failed.
+        episodes: Of each training.
+        shots: Of the trainings.
+        seed: Of the trainings.
+    """
+
+    rate: float
+    validation_accuracy: dict[str, float]
+    failed: list[str]
+    episodes: int
+    shots: list[int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Rates by row."""
+
+    rows: dict[str, Tuned]

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
 from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import Estimate, combined
+from cplsr.report.estimates import Estimate, average_difference, combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
+OVER_SEEDS = "spread over seeds"
 NOT_ALLOWED = "best epoch on\nthe target (not allowed)"
 _COSTS: dict[str, tuple[Callable[[AblationRun], float | None], str]] = {
     "trained\nparameters": (lambda record: (record.training or {}).get("parameters"), ",.0f"),
@@ -29,11 +30,21 @@ Columns = list[tuple[str, dict[str, Cell]]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One row at one shot: accuracy, its difference from the frozen backbone on the same episodes, how many."""
+    """One row at one shot: for each seed the accuracy and its difference from frozen; on how many episodes."""
 
-    accuracy: Estimate
-    difference: Estimate | None
+    accuracies: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
     episodes: int
+
+    @property
+    def accuracy(self) -> Estimate:
+        """The mean over the seeds."""
+        return combined(self.accuracies)
+
+    @property
+    def difference(self) -> Estimate | None:
+        """Mean difference from the frozen backbone on the same episodes, where there is one."""
+        return combined(self.differences) if self.differences else None
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -59,8 +70,8 @@ def table_of(
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
     declared, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
-    gains, snapshots = _gain_columns(records, shown), _snapshot_columns(records, shown)
-    columns = [*declared, *accuracies, *gains, *snapshots, *_cost_columns(records)]
+    gains, seeds = _gain_columns(records, shown), _seed_columns(records, shown)
+    columns = [*declared, *accuracies, *gains, *seeds, *_snapshot_columns(records, shown), *_cost_columns(records)]
     measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
         _title(records),
@@ -108,9 +119,26 @@ def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Colum
     columns: Columns = []
     for shot in shots:
         changes = {row: entry.difference for row, entry in _measured(records, shot, _targets(records)).items()}
-        gains = {row: Cell(_signed(change)) for row, change in changes.items() if change is not None}
+        gains = {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items() if change is not None}
         if gains:
             columns.append((f"gain\n{shot}-shot", gains))
+    return columns
+
+
+def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+    """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
+    columns: Columns = []
+    for shot in shots:
+        measured = _measured(records, shot, _targets(records))
+        averages = {row: Cell(spread(each.accuracies)) for row, each in measured.items() if len(each.accuracies) > 1}
+        gains = {
+            row: Cell(_minus(spread(each.differences, sign=True)))
+            for row, each in measured.items()
+            if len(each.differences) > 1
+        }
+        for what, cells in ((AVERAGE, averages), ("gain", gains)):
+            if cells:
+                columns.append((f"{what},\n{OVER_SEEDS}\n{shot}-shot", cells))
     return columns
 
 
@@ -170,21 +198,21 @@ def _measured(records: Sequence[AblationRun], shot: int, targets: Sequence[str])
 
 
 def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> Measured | None:
-    rows, differences = [], []
+    accuracies, differences, episodes = [], [], []
     for record in records:
         method = FROZEN if record.adapter["kind"] == FROZEN else record.row
-        rows += [record.results.row(method, target, shot) for target in targets]
-        paired = [record.results.paired_row(method, target, shot) for target in targets]
-        differences += [Estimate(row.difference, row.ci95) for row in paired if row is not None]
-    known = [row for row in rows if row is not None]
-    if not known or len(known) < len(rows):
-        return None
-    accuracy = combined([Estimate(row.accuracy, row.ci95) for row in known])
-    return Measured(accuracy, combined(differences) if differences else None, min(row.episodes for row in known))
+        rows = [row for target in targets if (row := record.results.row(method, target, shot)) is not None]
+        paired = [gap for target in targets if (gap := record.results.paired_row(method, target, shot)) is not None]
+        if not rows or len(rows) < len(targets):
+            return None
+        accuracies.append(combined([Estimate(row.accuracy, row.ci95) for row in rows]))
+        differences += [average_difference(paired)] if paired else []
+        episodes += [row.episodes for row in rows]
+    return Measured(tuple(accuracies), tuple(differences), min(episodes))
 
 
-def _signed(change: Estimate) -> str:
-    return change.written(sign=True).replace("-", "−")
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
 
 
 def _title(records: Sequence[AblationRun]) -> str:
@@ -203,6 +231,11 @@ def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Seq
             "episodes, √(Σ interval²) / n for n seeds, without the spread between trainings; best in bold; ▲ ▼ "
             "significantly above or below frozen by the mean of the seeds' paired differences, with the interval "
             "combined in the same way; gain: that difference over all targets."
+        )
+    if len(seeds) > 1:
+        parts.append(
+            f"{OVER_SEEDS.capitalize()}: half of the 95 % t interval over the means of the seeds where there are three "
+            "or more, of two the lower and the higher; trainings and episodes both differ between seeds."
         )
     if any(record.snapshots for record in records):
         parts.append(

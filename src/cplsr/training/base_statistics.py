@@ -26,8 +26,8 @@ from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError
+from cplsr.training.turned_images import embed_turned, in_batches
 
-BATCH = 64
 FOLLOWED = 5
 """Images of each class that tell how far it drifted."""
 _log = logging.getLogger(__name__)
@@ -78,15 +78,13 @@ def class_means(
     difference between two means of the same images.
     """
     chosen = followed_images(images.labels, settings)
-    batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
-    count = len(images.classes)
-    turned = [(turn, batch) for turn in range(settings.turns_per_class) for batch in batches]
+    turns = settings.turns_per_class
     with _last_layer(backbone):
-        vectors = processes.unshare(list(embed_decoded(backbone, images, processes.share(turned))))
-    rows = torch.from_numpy(np.concatenate(vectors)).double()
+        rows = torch.from_numpy(embed_turned(backbone, images, chosen, turns, processes)).double()
     if settings.statistics == "normalized":
         rows = normalize(rows)
-    labels = torch.from_numpy(np.concatenate([images.labels[batch] + turn * count for turn, batch in turned]))
+    shifts = len(images.classes) * np.arange(turns)[:, None]
+    labels = torch.from_numpy((images.labels[chosen] + shifts).ravel())
     counts = torch.bincount(labels)
     return torch.zeros(len(counts), rows.shape[1], dtype=rows.dtype).index_add_(0, labels, rows) / counts[:, None]
 
@@ -112,7 +110,7 @@ def _compute(
     turns = settings.turns_per_class
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
-    batches = np.split(chosen, range(BATCH, len(chosen), BATCH))
+    batches = in_batches(chosen)
     mine = [(turn, batch) for batch in processes.share(batches) for turn in range(turns)]
     if processes.first:
         _log.info("statistics of %d classes from %d embeddings, for the cache", turns * count, turns * len(chosen))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.attach import attached
 from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import accepts_option, check_options
 from cplsr.backbones.backbone import Backbone
@@ -99,7 +99,7 @@ def train(
     processes = job.processes
     folder = RunFolder(Path(out))
     with only_writer(folder.path) if processes.first else nullcontext():
-        begun = folder.begin({**_describe(job), "command": command}, resume=resume) if processes.first else None
+        begun = folder.begin(_describe(job, command), resume=resume) if processes.first else None
         if left := processes.gather(begun)[0]:
             if processes.first and _log.isEnabledFor(logging.INFO):  # a step is timed only where somebody reads it
                 for sentence in forecast(job).sentences():
@@ -157,17 +157,16 @@ def _train(job: TrainingJob, folder: RunFolder, workers: int | None) -> None:
         pseudo = PseudoEpisodeStream(gaussians, settings, seed=settings.seed, pool=pool, online=online)
         if settings.follow:
             frozen_means = class_means(backbone, images, settings, processes=processes)
-    attach(backbone, job.adapter, **job.options)
-    backbone.checkpointing = settings.checkpointing
-    try:
-        validation = Validation.of(val_images, settings)
-        job.objective.length = settings.episodes * settings.turns_per_class // processes.count
-        job.objective.prepare(backbone, len(images.classes) * settings.turns_per_class)
-        job.objective.to(backbone.device)
-        Run(job, folder, images, validation, pseudo, frozen_means).go()
-    finally:
-        backbone.checkpointing = False
-        detach(backbone)
+    with attached(backbone, job.adapter, job.options):
+        backbone.checkpointing = settings.checkpointing
+        try:
+            validation = Validation.of(val_images, settings)
+            job.objective.length = settings.episodes * settings.turns_per_class // processes.count
+            job.objective.prepare(backbone, len(images.classes) * settings.turns_per_class)
+            job.objective.to(backbone.device)
+            Run(job, folder, images, validation, pseudo, frozen_means).go()
+        finally:
+            backbone.checkpointing = False
 
 
 def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Objective, processes: Processes) -> None:
@@ -194,8 +193,8 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
 
 
 def _check_adapter(backbone: Backbone, kind: str, options: dict[str, Any]) -> None:
-    learns = any(parameter.requires_grad for parameter in attach(backbone, kind, **options).parameters())
-    detach(backbone)
+    with attached(backbone, kind, options) as adapter:
+        learns = any(True for _ in adapter.parameters())
     if not learns:
         raise InputError(
             f"the adapter {kind!r} has no parameters, so there is nothing to train: save it as it is, or let it carry "
@@ -217,13 +216,13 @@ def _with_validation(base: Domain, val: Domain | None, settings: TrainingSetting
     return base, val
 
 
-def _describe(job: TrainingJob) -> dict[str, Any]:
-    return {
-        "settings": job.settings.as_dict(),
-        "method": {"name": job.objective.name, "options": job.objective.options},
-        "adapter": {"kind": job.adapter, "options": job.options},
-        "backbone": job.backbone.description(),
-        "data": {
+def _describe(job: TrainingJob, command: str | None) -> TrainingRun:
+    return TrainingRun(
+        settings=job.settings.as_dict(),
+        method={"name": job.objective.name, "options": job.objective.options},
+        adapter={"kind": job.adapter, "options": job.options},
+        backbone=job.backbone.description(),
+        data={
             role: {
                 "name": domain.name,
                 "classes": len(domain.classes),
@@ -233,11 +232,12 @@ def _describe(job: TrainingJob) -> dict[str, Any]:
             }
             for role, domain in (("base", job.base), ("val", job.val))
         },
-        "versions": versions(),
-        "git_commit": git_commit(),
-        "processes": job.processes.count,
-        "threads": torch.get_num_threads(),
-    }
+        versions=versions(),
+        git_commit=git_commit(),
+        processes=job.processes.count,
+        threads=torch.get_num_threads(),
+        command=command,
+    )
 
 
 def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:

@@ -110,8 +110,10 @@ class JointObjective(Objective):
         """Whether embeddings are read in depth, and how wide a token is then; a frozen copy for the anchor."""
         self.token_dim = backbone.dim if backbone.pooling == "depth" else None
         if self.settings.anchor > 0:
-            # The method of the copy, not the copy, which would be trained and stored as a part of this module.
-            self.frozen: Embed = detach(copy.deepcopy(backbone)).forward
+            # Weights that do not learn are shared. The method of the copy, not the copy, which would be trained and
+            # stored as a part of this module.
+            shared = {id(weight): weight for weight in backbone.parameters() if not weight.requires_grad}
+            self.frozen: Embed = detach(copy.deepcopy(backbone, shared)).forward
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """`joint_loss` of the embedded images, and where they are anchored how far they went."""

@@ -31,7 +31,9 @@ class RunState:
     Attributes:
         episode: Base episodes done.
         optimizer: Its tensors, as `PARAMETER/NAME`.
-        best_episode, best_accuracy, best_adapter: The best validation so far.
+        best_episode: Of the best validation so far.
+        best_accuracy: Of that validation.
+        best_adapter: As it was then.
         seconds: Time spent before a restart.
         objective: The objective's own parameters, where it has any.
         drift: How far the Gaussians' means were moved (`means`), where they follow the adapter.
@@ -58,12 +60,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, description: dict[str, Any], *, resume: bool) -> bool:
-        """Claim the folder for a run so described; `False` where that run is finished already.
+    def begin(self, new: TrainingRun, *, resume: bool) -> bool:
+        """Claim the folder for a run that has not begun; `False` where that run is finished already.
 
         A folder with something in it is only ever touched with `resume`, and only by the run that made it.
         """
-        new = TrainingRun(**description)
         leftovers = (".lock", PARTIAL)  # of a run that was killed before it wrote its first file
         occupied = self.path.exists() and (
             not self.path.is_dir() or any(not entry.name.endswith(leftovers) for entry in self.path.iterdir())

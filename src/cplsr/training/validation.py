@@ -15,17 +15,16 @@ from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
-from cplsr.episodes.streams import Stream, numbered_generator
+from cplsr.episodes.streams import Stream
 from cplsr.errors import InputError
-from cplsr.evaluation.embed import embed_decoded
 from cplsr.evaluation.intervals import mean_interval
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
 from cplsr.records.estimate import Estimate
-from cplsr.settings.training import TURNS, TrainingSettings
-from cplsr.training.episode_plan import split_rotated_episode
+from cplsr.settings.training import TrainingSettings
+from cplsr.training.episode_plan import plan_base_episode
+from cplsr.training.turned_images import embed_turned
 
-BATCH = 64
 HELD_OUT = 0.2
 
 
@@ -40,25 +39,22 @@ class Validation:
 
     @classmethod
     def of(cls, images: DecodedImages, settings: TrainingSettings) -> Validation:
-        """Draw `validation_episodes` N-way episodes; with SST a quarter as many, each turned and dealt into four."""
+        """Plan `validation_episodes` N-way episodes like those of training; with SST each draw gives four."""
         head = Ridge() if settings.head == "ridge" else Prototypes(settings.prototype)
         sampler = EpisodeSampler(
             images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
         )
-        if not settings.turned_classes:
-            return cls(images, sampler.draw(settings.validation_episodes), head, turns=1)
-        draws = sampler.draw(settings.validation_episodes // TURNS)
-        support, query, classes = [], [], []
-        for number in range(len(draws)):
-            deal = split_rotated_episode(
-                settings.way, generator=numbered_generator(settings.seed, number, Stream.SPLITS)
-            ).numpy()
-            plain, shift = deal % settings.way, (deal // settings.way) * len(images)
-            support.append(draws.support[number][plain] + shift[..., None])
-            query.append(draws.query[number][plain] + shift[..., None])
-            classes.append(deal)
-        episodes = Episodes(np.concatenate(support), np.concatenate(query), np.concatenate(classes))
-        return cls(images, episodes, head, TURNS)
+        turns = settings.turns_per_class
+        plans = [
+            plan
+            for number in range(settings.validation_episodes // turns)
+            for plan in plan_base_episode(sampler, number, sst=settings.turned_classes, seed=settings.seed)
+        ]
+        turned = np.array([plan.turns for plan in plans])
+        rows = np.stack([plan.images for plan in plans]) + len(images) * turned[..., None]
+        classes = images.labels[rows[..., 0] % len(images)] + len(images.classes) * turned
+        episodes = Episodes(rows[..., : settings.shot], rows[..., settings.shot :], classes)
+        return cls(images, episodes, head, turns)
 
     @property
     def fingerprint(self) -> str:
@@ -69,11 +65,8 @@ class Validation:
 
     def accuracy(self, backbone: Backbone, processes: Processes) -> Estimate:
         """Measure the mean accuracy in percent with its interval; every image is embedded once in each turn."""
-        batches = np.split(np.arange(len(self.images)), range(BATCH, len(self.images), BATCH))
-        turned = [(turn, batch) for turn in range(self.turns) for batch in batches]
-        vectors = embed_decoded(backbone, self.images, processes.share(turned))
-        shares = Scoring(np.concatenate(processes.unshare(list(vectors)))).accuracies(self.episodes, self.head)
-        return mean_interval(100 * shares)
+        rows = embed_turned(backbone, self.images, np.arange(len(self.images)), self.turns, processes)
+        return mean_interval(100 * Scoring(rows).accuracies(self.episodes, self.head))
 
 
 def hold_out_classes(domain: Domain, *, way: int, seed: int) -> tuple[Domain, Domain]:
