@@ -96,19 +96,21 @@ def find_runtime() -> Path:
 
 
 def _fetch(folder: Path, wanted: Path) -> Path:
-    """The package as npm brings it, from whatever registry it is set to."""
+    """The package as npm brings it, from whatever registry it is set to; offline, from npm's own cache."""
     package = f"onnxruntime-web@{RUNTIME_VERSION}"
-    advice = f"run 'npm pack {package}' where there is a network and put the file at {wanted}, or export --to onnx"
-    npm = shutil.which("npm")
-    if npm is None or is_offline():
-        reason = "downloads are forbidden (HF_HUB_OFFLINE)" if is_offline() else "npm, which brings it, is not here"
-        raise InputError(f"a page for browsers needs {package} once, and {reason}: {advice}")
-    command = [npm, "pack", package, "--ignore-scripts", "--pack-destination", str(folder)]
+    npm, offline = shutil.which("npm"), ["--offline"] if is_offline() else []
+    command = [npm or "npm", "pack", package, *offline, "--ignore-scripts", "--pack-destination", str(folder)]
     try:
         subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=PATIENCE_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
+        reason = "npm could not bring it (no network?)"
+        if npm is None:
+            reason = "npm, which brings it, is not here"
+        elif offline:
+            reason = "downloads are forbidden (HF_HUB_OFFLINE)"
         raise InputError(
-            f"a page for browsers needs {package} once, and npm could not bring it (no network?): {advice}"
+            f"a page for browsers needs {package} once, and {reason}: run 'npm pack {package}' where there is a "
+            f"network and put the file at {wanted}, or export --to onnx"
         ) from error
     return next(folder.glob("onnxruntime-web-*.tgz"))
 
