@@ -104,7 +104,9 @@ def test_what_npm_cannot_bring_is_a_sentence_and_offline_it_opens_no_connection(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", str(int(offline)))
     reason = r"downloads are forbidden \(HF_HUB_OFFLINE\)" if offline else r"npm could not bring it \(no network\?\)"
-    with pytest.raises(InputError, match=rf"needs onnxruntime-web@.* once, and {reason}: run 'npm pack .*{PACKAGE}.tgz"):
+    with pytest.raises(
+        InputError, match=rf"needs onnxruntime-web@.* once, and {reason}: run 'npm pack .*{PACKAGE}.tgz"
+    ):
         find_runtime()
     assert [command[:2] for command in npm] == [["/bin/npm", "pack"]]
     assert [part for command in npm for part in command if part == "--offline"] == ["--offline"] * offline

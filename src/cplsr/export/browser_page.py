@@ -8,7 +8,6 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.data.preprocess import RESIZE_FACTOR
@@ -119,20 +118,16 @@ def _unpack(package: Path, folder: Path) -> None:
     """Take the files that are needed out of the package; only if they are what they should be."""
     with tarfile.open(package) as archive, new_folder(folder) as place:
         for name, wanted in RUNTIME_HASHES.items():
-            with (place / name).open("wb") as stream:
-                shutil.copyfileobj(_member(archive, f"package/dist/{name}"), stream)
+            (place / name).write_bytes(_content(archive, f"package/dist/{name}"))
             if sha256_of(place / name) != wanted:
                 raise InputError(f"{name} of {package} is not the file it should be, and was not used: remove that")
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    try:
-        content = archive.extractfile(name)
-    except KeyError:
-        content = None
-    if content is None:
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name) if name in archive.getnames() else None
+    if file is None:
         raise InputError(f"{archive.name!r} has no {name}: it is not the package that was asked for")
-    return content
+    return file.read()
 
 
 def _is_whole(file: Path) -> bool:
