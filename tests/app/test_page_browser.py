@@ -182,6 +182,9 @@ def test_a_thousand_files_in_folders_on_a_phone(address: str, tmp_path: Path) ->
         assert visitor.text(".threshold") == dragged
         visitor.wait.until(lambda _: f"of {THOUSAND:,} unknown" in visitor.text("#unknowns"))
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        driver.execute_script("window.scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+        assert driver.execute_script("return scrollY") > 844
+        assert 0 <= visitor.read("#undo", "e.getBoundingClientRect().top")[0] < 100  # stays in sight
         visitor.press("#undo")  # all parts at once
         visitor.wait.until(lambda _: not visitor.all(".answer"))
         assert sorted(visitor.classes()) == sorted(COLORS)

@@ -48,7 +48,7 @@ function show(told) {
     texts = JSON.parse($('#page').dataset.texts);
     document.documentElement.lang = $('#page').lang;
     prepare('class', files => { chosen = files; showChosen(); });
-    prepare('query', files => send(files, 'query'));
+    prepare('query', files => send(files.map(({file}) => ({file, folder: ''})), 'query'));  // their folders say nothing
     $('#teach').onsubmit = event => { event.preventDefault(); teach(); };
     showChosen();
   }
@@ -246,9 +246,10 @@ function parts(files, name) {
   let bytes = 0;
   for (const one of named) {
     const last = all.at(-1);
-    bytes += one.file.size;
+    const size = trouble(one) ? 0 : one.file.size;  // that is not sent
+    bytes += size;
     if (last && last[0].name === one.name && last.length < PART_FILES && bytes <= PART_BYTES) last.push(one);
-    else { all.push([one]); bytes = one.file.size; }
+    else { all.push([one]); bytes = size; }
   }
   return all;
 }
