@@ -36,11 +36,13 @@ $(STAMP): $(PACKAGE)
 demo: $(PACKAGE)
 	$(BIN)/cplsr demo
 
-# Packages that some browser tests use; without them those tests are skipped, and say so.
+# Packages that some browser tests use; without them those tests are skipped, and say so. Where CPLSR_TEST_ASSETS names
+# the folder, they must be in it.
 ASSETS := axe-core@4.14.0 onnxruntime-web@1.30.0
+CPLSR_TEST_ASSETS ?= tests/.assets
 test-assets:
-	mkdir -p tests/.assets
-	npm pack --ignore-scripts --pack-destination tests/.assets $(ASSETS)
+	mkdir -p "$(CPLSR_TEST_ASSETS)"
+	npm pack --loglevel=error --ignore-scripts --pack-destination "$(CPLSR_TEST_ASSETS)" $(ASSETS)
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"

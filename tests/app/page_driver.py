@@ -70,6 +70,14 @@ class Visitor:
         """Files on a field; a browser gives them to the page the same way as when they are chosen."""
         self.all(f"#{field}")[0].send_keys("\n".join(str(file.resolve()) for file in files))
 
+    def drag(self, field: str, paths: Sequence[Path]) -> None:
+        """Files and folders dragged onto a field and let go there, as the browser itself sees it."""
+        middle = "e.scrollIntoView({block: 'center', behavior: 'instant'}), (r => [r.x + r.width / 2, r.y + 9])"
+        ((x, y),) = self.read(f"#{field}", f"({middle}(e.getBoundingClientRect()))")
+        data = {"items": [], "files": [str(path.resolve()) for path in paths], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.driver.execute_cdp_cmd("Input.dispatchDragEvent", {"type": kind, "x": x, "y": y, "data": data})
+
     def name_class(self, name: str) -> None:
         field = self.all("#class-name")[0]
         field.clear()

@@ -18,6 +18,7 @@ from page_driver import Visitor, rendered, serving
 from PIL import Image
 
 from cplsr.app.session import Shared
+from cplsr.app.uploads import Limits
 from cplsr.app.view import PAGE
 from cplsr.classifier.backbone_choice import prepared_backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(find_chromium() is not Non
 GRADIO_MURMUR = "Method not implemented."
 """Gradio's own warning on the console, with no consequence that a visitor could notice."""
 COLORS = {"red": (200, 40, 40), "green": (40, 190, 60), "blue": (40, 60, 200)}
-HUNDREDS = 300  # ten parts of an upload, seven pages of answers
+THOUSAND = 1000  # 32 parts of an upload, 21 pages of answers
 CLASSES = {"meadow": "meadow", "residential": "houses", "coast": "coast & <b>sea</b> {{x}}"}
 
 
@@ -130,7 +131,7 @@ def test_examples_are_moved_classes_renamed_and_a_reload_keeps_everything(
         visitor.wait.until(lambda _: visitor.class_note(two).startswith("2 pictures"))
 
 
-def test_hundreds_of_files_in_folders_on_a_phone(address: str, tmp_path: Path) -> None:
+def test_a_thousand_files_in_folders_on_a_phone(address: str, tmp_path: Path) -> None:
     noise = np.random.default_rng(0)
     for color in COLORS:
         (tmp_path / "examples" / color).mkdir(parents=True)
@@ -143,7 +144,7 @@ def test_hundreds_of_files_in_folders_on_a_phone(address: str, tmp_path: Path) -
     for color in COLORS:
         for number in range(5):
             paint(color, tmp_path / "examples" / color / f"{number}.png")
-    for number in range(HUNDREDS):
+    for number in range(THOUSAND):
         folder = tmp_path / "new" / ("deeper" if number % 2 else "")
         paint(list(COLORS)[number % 3], folder / f"{number:04}.png")
     (tmp_path / "new" / "notes.txt").write_text("dear reader")
@@ -157,7 +158,7 @@ def test_hundreds_of_files_in_folders_on_a_phone(address: str, tmp_path: Path) -
         visitor.drop("query-folder", [tmp_path / "new"])
         visitor.wait.until(lambda _: "left" in visitor.text("#query-drop .uploading"))  # the time that is left
         visitor.wait_until_idle()
-        assert f"all ({HUNDREDS})" in visitor.text("select[name=only] option")
+        assert f"all ({THOUSAND:,})" in visitor.text("select[name=only] option")
         reasons = visitor.text(".left-out")
         visitor.read(".left-out summary", "e.click()")
         reasons = visitor.text(".left-out")
@@ -165,22 +166,85 @@ def test_hundreds_of_files_in_folders_on_a_phone(address: str, tmp_path: Path) -
         assert re.search(r"(again|0000)\.png: the same picture as", reasons)
         assert len(visitor.all(".answer")) == PAGE
         visitor.press("nav.pager [data-key=next]")
-        visitor.wait.until(lambda _: f"Page 2 of {-(-HUNDREDS // PAGE)}" in visitor.text(".pager"))
+        visitor.wait.until(lambda _: f"Page 2 of {-(-THOUSAND // PAGE)}" in visitor.text(".pager"))
         visitor.choose("only", "class:red")
         visitor.wait.until(lambda _: {label for label, _ in visitor.answers().values()} == {"red"})
         visitor.choose("sort", "doubtful")
         visitor.wait_until_idle()
         shares = [int(note.split()[0]) for _, note in visitor.answers().values()]
         assert shares == sorted(shares)
+        drag = "e.value = 1; e.dispatchEvent(new Event('input', {bubbles: true}))"  # and the slider is not let go
+        driver.execute_script("const [e] = arguments; " + drag, visitor.all("[name=threshold]")[0])
+        dragged = visitor.text(".threshold")
+        assert re.search(rf"Unknown below 100 %\s+[\d,]+ of {THOUSAND:,} unknown", dragged)
         visitor.choose("threshold", "1")
-        visitor.wait.until(lambda _: f"of {HUNDREDS} unknown" in visitor.text("#unknowns"))
+        visitor.wait_until_idle()
+        assert visitor.text(".threshold") == dragged
+        visitor.wait.until(lambda _: f"of {THOUSAND:,} unknown" in visitor.text("#unknowns"))
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        driver.execute_script("window.scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+        assert driver.execute_script("return scrollY") > 844
+        assert 0 <= visitor.read("#undo", "e.getBoundingClientRect().top")[0] < 100  # stays in sight
         visitor.press("#undo")  # all parts at once
         visitor.wait.until(lambda _: not visitor.all(".answer"))
         assert sorted(visitor.classes()) == sorted(COLORS)
 
 
-def test_by_keyboard_alone(address: str, files: dict[str, list[Path]]) -> None:
+def test_files_and_folders_are_dragged_onto_the_page(
+    address: str, files: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    (one, first), (two, second), _ = files.items()
+    for name, some in ((one, first), (two, second)):
+        (tmp_path / "examples" / name).mkdir(parents=True)
+        for file in some[:3]:
+            shutil.copy(file, tmp_path / "examples" / name)
+    _noisy(tmp_path / "many" / "deeper", 120)  # a browser lists a hundred at a time
+    film = tmp_path / "many" / "film.mp4"
+    film.write_bytes(bytes(21_000_000))
+    with chromium(1100, 900) as driver:
+        visitor = Visitor(driver, address)
+        visitor.drag("class-drop", [tmp_path / "examples"])
+        visitor.wait.until(lambda _: visitor.text("#chosen").startswith("6 files"))
+        visitor.press("#add")
+        visitor.wait.until(lambda _: sorted(visitor.classes()) == sorted([one, two]))
+        visitor.wait_until_idle()
+        visitor.drag("query-drop", [first[5], tmp_path / "many"])
+        visitor.wait.until(lambda _: "all (121)" in visitor.text("select[name=only] option"))
+        visitor.wait_until_idle()
+        visitor.read(".left-out", "e.open = true")
+        assert "film.mp4: not an image of a known format" in visitor.text(".left-out")
+        uploads = [url for url in requested_urls(driver) if url.endswith("/gradio_api/upload")]
+        assert len(uploads) == 2 + 4  # the film was not among them
+
+
+def test_a_full_page_names_what_it_does_not_take_and_asks_for_no_more(
+    files: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    (one, first), (two, second), _ = files.items()
+    _noisy(tmp_path / "new", 200)
+    shared = Shared(prepared_backbone("embedded"), limits=Limits(answers=40))
+    with serving(shared) as narrow, chromium(1100, 900) as driver:
+        visitor = Visitor(driver, narrow)
+        visitor.allow_downloads(tmp_path)
+        visitor.add_class(one, first[:2])
+        visitor.add_class(two, second[:2])
+        requested_urls(driver)
+        visitor.drop("query-folder", [tmp_path / "new"])
+        visitor.wait.until(lambda _: "160 files were left out" in visitor.text(".left-out summary"))
+        visitor.wait_until_idle()
+        assert len(visitor.all(".answer")) == 40
+        uploads = [url for url in requested_urls(driver) if url.endswith("/gradio_api/upload")]
+        assert len(uploads) <= 4  # two parts fit, at least in part; two more may be under way
+        messages = visitor.read(".message", "e.firstChild.textContent")
+        assert len([text for text in messages if "files were left out" in text]) == 1
+        assert len([text for text in messages if "The page holds 40 answers" in text]) == 1
+        visitor.read(".left-out", "e.open = true")
+        rows = _rows(visitor.download("#left_out", tmp_path / "left-out.csv"))
+        assert len({row["path"] for row in rows}) == 160
+        assert {row["error"] for row in rows} == {"The page holds 40 answers: download them, then clear the list."}
+
+
+def test_by_keyboard_alone(address: str, files: dict[str, list[Path]], tmp_path: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
 
     (one, first), (two, second), _ = files.items()
@@ -223,9 +287,23 @@ def test_by_keyboard_alone(address: str, files: dict[str, list[Path]]) -> None:
         assert visitor.answers()[asked][0] == visitor.classes()[1]
         visitor.wait_until_idle()
         assert driver.execute_script("return document.activeElement.dataset.name") == first[5].name
+        ActionChains(driver).key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL).perform()
+        visitor.wait.until(lambda _: visitor.answers()[asked][1] != "✓ given by you")
+        visitor.wait_until_idle()
         tab_to("input[name=threshold]")
         press(*[Keys.ARROW_RIGHT] * 3)
         visitor.wait.until(lambda _: "Unknown below 3 %" in visitor.text(".threshold"))
+        visitor.wait_until_idle()
+        visitor.label([*first[7:], *_noisy(tmp_path, PAGE)], expected=PAGE - 3)
+        tab_to(".answer:last-child")
+        press(Keys.ARROW_DOWN)
+        visitor.wait.until(lambda _: "Page 2 of 2" in visitor.text(".pager"))
+        visitor.wait_until_idle()
+        assert driver.execute_script("return document.activeElement.matches('.answer:first-child')")
+        press(Keys.ARROW_LEFT)
+        visitor.wait.until(lambda _: "Page 1 of 2" in visitor.text(".pager"))
+        visitor.wait_until_idle()
+        assert driver.execute_script("return document.activeElement.matches('.answer:last-child')")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1100, False), (390, True)])
@@ -332,6 +410,16 @@ def test_bad_files_and_missing_names_are_said_and_nothing_breaks(
 def _teach(visitor: Visitor, files: dict[str, list[Path]]) -> None:
     for name, some in files.items():
         visitor.add_class(name, some[:5])
+
+
+def _noisy(folder: Path, count: int) -> list[Path]:
+    """Small pictures of nothing, each different from the others."""
+    noise = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{number:03}.png" for number in range(count)]
+    for file in files:
+        Image.fromarray(noise.integers(0, 256, (8, 8, 3)).astype(np.uint8)).save(file)
+    return files
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from copy import copy
 from html.parser import HTMLParser
@@ -166,14 +167,36 @@ def test_answers_are_sorted_selected_and_paged(taught: Session, paint: Paint) ->
     for name in taught.classes:
         only = shown(View(only=f"class:{name}", sort="name"))
         assert all(many.queries[position].label == name for position in only)
+    by_class = [many.queries[position] for position in shown(View(sort="class"))]
+    assert by_class == sorted(by_class, key=lambda query: (query.label, -query.confidence))
     middle = sorted(query.confidence for query in asked.queries)[3]
     strict = View(threshold=middle, only="unknown")
     assert len(shown(strict)) == 27
     assert "27 of 63 unknown" in answers_html(many, strict)
+    (counts,) = Elements(answers_html(many, VIEW)).having("data-unknown")
+    numbers = json.loads(str(counts))
+    assert numbers == [sum(q.confidence < share / 100 for q in many.queries) for share in range(101)]
     corrected = correct(asked, 0, "green").session
     assert "given by you (1)" in answers_html(corrected, View(threshold=1.0))
     assert "6 of 7 unknown" in answers_html(corrected, View(threshold=1.0))
     assert Elements(answers_html(many, VIEW)).having("data-name")[0] == many.queries[-1].picture.name
+
+
+def test_the_order_that_is_shown_is_the_order_there_is(taught: Session, paint: Paint) -> None:
+    asked = classify(taught, [*paint("red", 2), *paint("green", 2)]).session
+    names = [query.picture.name for query in asked.queries]
+
+    def chosen(view: View) -> tuple[str | None, list[str | None]]:
+        page = Elements(answers_html(asked, view))
+        sort, _ = (told["value"] for _, told in page.found if "selected" in told)
+        return sort, page.having("data-name")
+
+    order = ((names[2], "unlike the examples"), (names[0], "stands for pictures in doubt"))
+    assert "teaches most" not in answers_html(asked, VIEW)
+    assert chosen(View(only="next", sort="next", next=order)) == ("next", [names[2], names[0]])
+    assert chosen(View(only="next", sort="name", next=order)) == ("name", sorted([names[2], names[0]]))
+    assert chosen(View(sort="next", next=order))[1][:2] == [names[2], names[0]]
+    assert chosen(View(next=order)) == ("newest", names[::-1])
 
 
 def test_files_that_were_left_out_are_named_with_the_reason(taught: Session, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cplsr.app.actions import Label, Refused, Teach
 from cplsr.app.downloads import (
     CSV_COLUMNS,
     folder_names,
@@ -19,8 +20,10 @@ from cplsr.app.downloads import (
     write_browser_page,
     write_csv,
     write_labeled,
+    write_left_out,
     write_model,
 )
+from cplsr.app.page import received
 from cplsr.app.session import Session, Shared, explain, new_session, suggestions, support_report
 from cplsr.app.steps import (
     STEPS_BACK,
@@ -28,13 +31,14 @@ from cplsr.app.steps import (
     classify,
     clear_answers,
     correct,
+    leave_out,
     move_example,
-    refuse,
     remove_class,
     remove_example,
     rename_class,
     start_over,
     undo,
+    why,
 )
 from cplsr.app.texts import Said
 from cplsr.app.uploads import Limits
@@ -249,11 +253,67 @@ def test_garbage_is_named_and_the_rest_is_used(taught: Session, paint: Paint, tm
     mixed = add_class(none, "new", [bad, *paint("red", 1)]).session
     assert mixed.classes["new"] == 1
     assert [(file.name, file.query) for file in mixed.left_out] == [("letter.jpg", False)] * 2
-    large = refuse(mixed, [("film.mov", "large"), ("odd.png", "refused")], query=True).session
+    reasons = [(name, why(reason, Limits())) for name, reason in (("film.mov", "too_large"), ("odd.png", "not_taken"))]
+    large = leave_out(mixed, reasons, query=True).session
     assert [file.reason.in_language("en") for file in large.left_out[2:]] == [
         "larger than 20 MB",
         "the server did not take it",
     ]
+
+
+def test_what_fits_is_taken_and_the_rest_is_named(taught: Session, paint: Paint) -> None:
+    narrow = replace(taught, shared=replace(taught.shared, limits=Limits(examples=11, answers=3)))
+    files = paint("red", 4)
+    more = add_class(narrow, "red", [files[0], *files], "drop 1").session
+    assert more.classes["red"] == 5
+    assert [file.name for file in more.left_out] == [f"{files[0].stem} (2).png", *(file.name for file in files[2:])]
+    assert "takes 11 examples" in more.left_out[-1].reason.in_language("en")
+    asked = classify(narrow, paint("blue", 2), "drop 2").session
+    rest = classify(asked, (last := paint("blue", 3)), "drop 2")
+    assert len(rest.session.queries) == 3
+    assert [(file.name, file.query) for file in rest.session.left_out] == [(file.name, True) for file in last[1:]]
+    assert rest.remarks == (Said("some_left_out", {"count": 2}),)
+    assert undo(rest.session).session.queries == ()
+
+
+def test_remarks_count_what_was_left_out_of_all_parts_of_a_drop(taught: Session, tmp_path: Path) -> None:
+    session = taught
+    for number, drop in enumerate(("one", "one", "one", "two")):
+        (tmp_path / f"{number}.png").write_text("dear reader")
+        outcome = classify(session, [tmp_path / f"{number}.png"], drop)
+        session = outcome.session
+        assert outcome.remarks == (Said("some_left_out", {"count": 1 if drop == "two" else number + 1}),)
+
+
+def test_a_part_that_cannot_be_used_is_named_and_says_whether_more_can_come(taught: Session, paint: Paint) -> None:
+    files = [str(file) for file in paint("red", 2)]
+    narrow = replace(taught, shared=replace(taught.shared, limits=Limits(classes=3, examples=9, answers=0)))
+    for action, full, words in (
+        (Teach(name="fourth", files=files, drop="1"), "too_many_classes", "There are 3 classes already"),
+        (Teach(name="red", files=files, drop="1"), "too_many_examples", "A model takes 9 examples"),
+        (Teach(name="x" * 61, files=files, drop="1"), "", "no good name"),
+        (Label(files=files, drop="1"), "too_many_answers", "The page holds 0 answers"),
+    ):
+        outcome = received(narrow, action)
+        assert outcome.full == full
+        assert [file.name for file in outcome.session.left_out] == [Path(file).name for file in files]
+        assert all(words in file.reason.in_language("en") for file in outcome.session.left_out)
+        assert [remark.key for remark in outcome.remarks][-1] == "some_left_out"
+        rest = tuple(Refused(f"{number}.png", "too_many_answers") for number in range(300))
+        named = received(outcome.session, Label(refused=list(rest), drop="1"))
+        assert len(named.session.left_out) == 302
+        assert named.remarks == (Said("some_left_out", {"count": 302}),)
+        assert undo(named.session).session.left_out == ()
+
+
+def test_all_files_that_were_left_out_come_home(taught: Session, tmp_path: Path) -> None:
+    files = [(f"{number}.png", why("too_many_examples", Limits())) for number in range(300)]
+    both = leave_out(leave_out(taught, files, query=False).session, [("=a", why("not_picture", Limits()))], query=True)
+    file, _ = write_left_out(both.session, VIEW, tmp_path / "out")
+    rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
+    assert rows[0] == ["path", "origin", "error"]
+    assert rows[-1] == ["'=a", "answer", "not an image of a known format"]
+    assert [row[:2] for row in rows[1:-1]] == [[name, "example"] for name, _ in files]
 
 
 def test_the_same_picture_counts_once(taught: Session, paint: Paint, tmp_path: Path) -> None:
@@ -277,7 +337,7 @@ def test_the_same_picture_counts_once(taught: Session, paint: Paint, tmp_path: P
     [
         (Limits(classes=3), lambda s, files: add_class(s, "fourth", files), "3 classes"),
         (Limits(examples=9), lambda s, files: add_class(s, "red", files), "9 examples"),
-        (Limits(answers=1), classify, "1 answers"),
+        (Limits(answers=0), classify, "0 answers"),
         (Limits(pictures_of_all=10), lambda s, files: add_class(s, "red", files), "of all visitors"),
         (Limits(pictures_of_all=10), classify, "of all visitors"),
         (Limits(), lambda s, files: add_class(s, "   ", files), "no name"),
@@ -397,7 +457,7 @@ def test_what_to_label_next_leaves_out_what_was_given_and_keeps_its_order(taught
     assert suggestions(asked, count=1) == all_of_them[:1]
     learned = correct(asked, names.index(first), "blue").session
     assert first not in dict(suggestions(learned))
-    view = View(only="next", next=suggestions(learned))
+    view = View(only="next", sort="next", next=suggestions(learned))
     assert [names[position] for position in arranged(learned, view)] == list(dict(view.next))
     for position in range(len(names)):
         learned = correct(learned, position, "blue").session

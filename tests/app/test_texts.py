@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from cplsr.app import texts
-from cplsr.app.actions import LANGUAGES
+from cplsr.app import texts, uploads
+from cplsr.app.actions import LANGUAGES, Reason
 from cplsr.app.session import Session, support_report
 from cplsr.app.steps import add_class
-from cplsr.app.texts import FROM_BELOW, LANGUAGE_NAMES, SEPARATORS, TEXTS, Said, from_below, say
+from cplsr.app.texts import FROM_BELOW, TEXTS, Said, from_below, say
+from cplsr.classifier import reading_choice, suggest
+from cplsr.classifier.expectation import Expectation
+from cplsr.classifier.reading_choice import Choice
+from cplsr.classifier.support_report import Confusion, DoubtfulImage, FrozenComparison, Share, SupportReport
+from cplsr.data import image_file, preprocess
+from cplsr.episodes.heads.auto import Reading
+from cplsr.episodes.heads.ridge import Ridge
+from cplsr.export import browser_page, classifier_graph, exported, to_onnx
 
 Paint = Callable[..., list[Path]]
 APP = Path(texts.__file__).parent
@@ -24,21 +36,17 @@ def gaps(text: str) -> set[str]:
 
 
 def test_no_text_is_missing_in_any_language() -> None:
-    assert len(LANGUAGES) == len(LANGUAGE_NAMES) == len(SEPARATORS)
-    for key, columns in TEXTS.items():
-        assert len(columns) == len(LANGUAGES), key
-        assert all(text.strip() for text in columns), key
-        assert all(gaps(text) == gaps(columns[0]) for text in columns), key
-    for wording, others in FROM_BELOW.items():
-        assert len(others) == len(LANGUAGES) - 1, wording
-        assert all(gaps(text) == gaps(wording) for text in others), wording
+    for each in (*TEXTS.values(), *FROM_BELOW):
+        assert set(each) == set(LANGUAGES), each
+        assert all(text.strip() for text in each.values()), each
+        assert all(gaps(text) == gaps(each["en"]) for text in each.values()), each
 
 
 def test_every_text_that_is_used_is_in_the_table_and_none_is_idle() -> None:
-    source = "\n".join(file.read_text(encoding="utf-8") for file in APP.glob("*.py") if file.name != "texts.py")
-    named = set(re.findall(r'(?:say_?|speak|Said|TextError)\((?:\w+(?:\.\w+)?, |"en", )?"(\w+)"', source))
-    named |= set(re.findall(r'_speaker\(view\)\("(\w+)"', source))
+    source = "\n".join(file.read_text(encoding="utf-8") for file in APP.glob("*.py"))
+    named = set(re.findall(r'(?:say|Said|TextError)\((?:\w+(?:\.\w+)?, |"en", )?"(\w+)"', source))
     assert named <= set(TEXTS)
+    assert set(get_args(Reason)) <= set(TEXTS)
     script = (APP / "page.js").read_text(encoding="utf-8")
     made = {key for key in TEXTS if key.startswith(("sort_", "show_", "download_", "about_"))}
     idle = (
@@ -65,6 +73,9 @@ def test_numbers_are_written_as_in_the_language() -> None:
     assert Said("no_name").in_language("de").startswith("Die Klasse hat noch keinen Namen")
 
 
+ENGLISH = re.compile(r"\b(the|taken|looks|labeled|of|choice|more|and|pictures|images|from|with|not)\b")
+
+
 def test_sentences_from_below_are_known_by_their_wording(session: Session, paint: Paint) -> None:
     for color in ("red", "green"):
         session = add_class(session, color, paint(color, 4)).session
@@ -75,9 +86,89 @@ def test_sentences_from_below_are_known_by_their_wording(session: Session, paint
     german = [from_below("de", sentence) for sentence in report.sentences()]
     assert english == report.sentences()
     assert not set(german) & set(english)
-    words = " ".join(german)
-    assert not [word for word in (" the ", " taken ", "looks", "labeled", " of ", "choice") if word in words]
+    assert not ENGLISH.search(" ".join(german))
     assert from_below("de", "something new") == "something new"
+
+
+def test_lists_are_told_one_by_one_and_names_stay_what_they_are() -> None:
+    one, two = "a, b.png (labeled x, looks like y)", "c.png (labeled frozen, looks like adapter)"
+    assert from_below("de", f"Look at the labels of: {one}, {two}.") == (
+        "Sieh dir die Klassen an von: a, b.png (als x gegeben, sieht aus wie y), "
+        "c.png (als frozen gegeben, sieht aus wie adapter)."
+    )
+    told = from_below("de", f"Look at the labels of: {one}, {two} and 3 more.")
+    assert told.endswith("sieht aus wie adapter) und 3 weiteren.")
+    assert from_below("de", "Confusions to expect: x taken for y, z (2), frozen taken for x (1).") == (
+        "Zu erwartende Verwechslungen: x gehalten für y, z (2), frozen gehalten für x (1)."
+    )
+
+
+@pytest.mark.parametrize("chance", [0.001, 0.5])
+@pytest.mark.parametrize("expected", [None, Expectation(0.8, 0.1, 0.1)])
+@pytest.mark.parametrize("better", [0, 9])
+def test_every_sentence_of_a_report_is_known(chance: float, expected: Expectation | None, better: int) -> None:
+    share = Share(3, 4)
+    report = SupportReport(
+        images=4,
+        classes=(),
+        expected=expected,
+        recognized=share,
+        confusions=tuple(Confusion(f"x{n}", "y", n) for n in range(7)),
+        doubtful=tuple(DoubtfulImage(f"{n}.png", n, "x", "y", 9.0) for n in range(7)),
+        needs_more=("x", "y"),
+        temperature=1.0,
+        choice="",
+        comparison=FrozenComparison(share, share, 1, better, chance),
+        tuned=True,
+    )
+    for sentence in report.sentences():
+        assert not ENGLISH.search(from_below("de", sentence)), sentence
+    for decay in (None, 0.0, 0.5, 1.0):
+        for reason in re.findall(r'"((?:the usual|its squared)[^"]*)"', inspect.getsource(reading_choice)):
+            choice = Choice(Ridge(penalty=0.1), Reading(decay), reason)
+            assert not ENGLISH.search(from_below("de", choice.sentence())), choice
+
+
+def sentences_in(thing: object) -> list[str]:
+    """What a function or module raises, returns or calls a reason, with a figure in every gap."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))  # type: ignore[arg-type]
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            values = node.exc.args[:1]
+        elif isinstance(node, (ast.Return, ast.Assign)) and node.value is not None:
+            values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+        else:
+            continue
+        for value in values:
+            parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+            if all(isinstance(part, (ast.Constant, ast.FormattedValue)) for part in parts):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in parts)
+                found += [text] if " " in text.strip() and re.search("[a-z]{2}", text) else []
+    return found
+
+
+REACH_THE_PAGE = (
+    image_file,
+    preprocess,
+    uploads,
+    suggest.Suggestion,
+    browser_page._fetch,
+    browser_page._unpack,
+    browser_page._content,
+    classifier_graph,
+    to_onnx.export_onnx,
+    to_onnx._require_onnx,
+    to_onnx._compare,
+    exported.checked_difference,
+)
+NO_SENTENCES = {"not a regular file"}  # the system's own words, as other reasons of the system
+
+
+def test_every_sentence_that_can_reach_the_page_is_known() -> None:
+    sentences = [sentence for thing in REACH_THE_PAGE for sentence in sentences_in(thing)]
+    assert len(sentences) >= 20
+    assert [s for s in sentences if from_below("de", s) == s and s not in NO_SENTENCES] == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -8,7 +8,8 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.classifier.comparison import compare_methods
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.errors import InputError
-from cplsr.export.classifier_graph import export_classifier
+from cplsr.export.classifier_graph import head_of
+from cplsr.export.to_onnx import export_onnx
 from cplsr.export.to_transformers import export_transformers
 
 QUICK = {"steps": 2, "lr": 3e-2}
@@ -96,7 +97,8 @@ def test_what_cannot_be_tuned_is_a_sentence(backbone, support):
 
 def test_exports_carry_the_class_token_and_refuse_registers_where_there_is_no_place(backbone, support, tmp_path):
     both = made(backbone, support, tune_on_support={**QUICK, "tokens": "both", "registers": 2})
-    exported = export_classifier(both.save(tmp_path / "model"), tmp_path / "both.onnx")
+    loaded = FewShotClassifier.load(both.save(tmp_path / "model"))
+    exported = export_onnx(loaded.backbone_, tmp_path / "both.onnx", head=head_of(loaded.head_))
     assert (exported.merged, exported.difference < 1e-4) == (False, True)
     with pytest.raises(InputError, match="registers have no equivalent"):
         export_transformers(both.backbone_, tmp_path / "both")

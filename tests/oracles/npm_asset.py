@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(os.environ.get("CPLSR_TEST_ASSETS") or Path(__file__).parents[1] / ".assets")
-
 
 def npm_asset(package: str) -> Path:
-    """The `.tgz` of a package, `name-version`; the test is skipped where it is absent."""
-    file = FOLDER / f"{package}.tgz"
+    """The `.tgz` of a package, `name-version`.
+
+    The test is skipped where it is absent; where `CPLSR_TEST_ASSETS` names the folder it must be there, and the test
+    fails.
+    """
+    named = os.environ.get("CPLSR_TEST_ASSETS")
+    file = Path(named or Path(__file__).parents[1] / ".assets") / f"{package}.tgz"
     if not file.is_file():
-        pytest.skip(f"{file.name} is not in {FOLDER}: 'make test-assets' brings it, once, with npm")
+        absent = pytest.fail if named else pytest.skip
+        absent(f"{file.name} is not in {file.parent}: 'make test-assets' brings it, once, with npm")
     return file

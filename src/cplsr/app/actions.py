@@ -10,7 +10,12 @@ Name = Annotated[str, msgspec.Meta(max_length=300)]
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
 Position = Annotated[int, msgspec.Meta(ge=0, lt=1_000_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Sort = Literal["newest", "surest", "doubtful", "name"]
+Sort = Literal["newest", "surest", "doubtful", "name", "class", "next"]
+Reason = Literal[
+    "too_large", "not_picture", "not_taken", "not_stored", "no_cookies", "too_much_an_hour",
+    "too_many_answers", "too_many_examples", "too_many_classes", "too_many_of_all", "nothing_to_choose",
+]  # fmt: skip
+"""Texts of the page."""
 LANGUAGES = ("en", "de")
 Language = Literal["en", "de"]
 
@@ -30,15 +35,20 @@ class Refused(msgspec.Struct, frozen=True):
     """A file that the browser did not send, or the server did not take, and why."""
 
     name: Name
-    reason: Literal["large", "refused"]
+    reason: Reason
 
 
 class Uploads(Action, frozen=True, kw_only=True):
-    """Files have arrived. drop: the same for all parts of what was dropped at once, which are undone together."""
+    """Files have arrived.
+
+    drop: the same for all parts of what was dropped at once, which are undone together.
+    more: other parts follow; what takes long to find out has time until then.
+    """
 
     files: Annotated[list[str], msgspec.Meta(max_length=1000)] = []
     refused: Annotated[list[Refused], msgspec.Meta(max_length=10_000)] = []
     drop: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    more: bool = False
 
 
 class Teach(Uploads, frozen=True, tag="teach"):
@@ -141,7 +151,7 @@ class Speak(Action, frozen=True, tag="speak"):
 class Download(Action, frozen=True, tag="download"):
     """Make a file to take home."""
 
-    what: Literal["answers", "labeled", "model", "browser"]
+    what: Literal["answers", "left_out", "labeled", "model", "browser"]
 
 
 ANY = (

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from cplsr.app.markup import download_button, escape, jpeg, percent
+from typing import get_args
+
+import numpy as np
+
+from cplsr.app.actions import Sort
+from cplsr.app.markup import button, choice, download_button, jpeg, percent
 from cplsr.app.session import Query, Session
-from cplsr.app.texts import from_below, say
+from cplsr.app.texts import from_below
 from cplsr.app.view import CLASS, PAGE, View, arranged, is_unusual, pages, selections
+from cplsr.report.markup import element, text
 
 
 def answers_html(session: Session, view: View) -> str:
@@ -15,100 +21,109 @@ def answers_html(session: Session, view: View) -> str:
     shown = arranged(session, view)
     page = min(view.page, pages(len(shown)) - 1)
     cards = [_card(p, session.queries[p], view) for p in shown[page * PAGE : (page + 1) * PAGE]]
-    tiles = "".join(cards) or f'<p class="empty">{say(view.language, "none_shown")}</p>'
-    buttons = download_button("answers", view)
-    suggest = say(view.language, "suggest")
-    button = f'<button type="button" id="suggest" data-do="suggest" data-key="suggest">{suggest}</button>'
-    hint = say(view.language, "suggested", count=len(shown)) if view.only == "next" and shown else ""
+    buttons = (
+        button(view.say("suggest"), "suggest", id="suggest"),
+        download_button("answers", view),
+        button(view.say("clear_answers"), "clear_answers", id="clear"),
+    )
+    hints = [view.say("suggested", count=len(shown))] if view.only == "next" and shown else []
     return (
-        f'{_tools(session, view)}<p class="buttons">{button}<span class="note">{hint}</span></p>'
-        f'<p class="note">{say(view.language, "keys")}</p><div class="answers">{tiles}</div>'
-        f'{_pager(page, pages(len(shown)), view)}<p class="buttons">{buttons}'
-        f'<button type="button" id="clear" data-do="clear_answers" data-key="clear">'
-        f"{say(view.language, 'clear_answers')}</button></p>"
+        _tools(session, view)
+        + element("p", *buttons, class_="buttons")
+        + "".join(element("p", hint, class_="note") for hint in [*hints, view.say("keys")])
+        + element("div", *(cards or [element("p", view.say("none_shown"), class_="empty")]), class_="answers")
+        + _pager(page, pages(len(shown)), view)
     )
 
 
 def _tools(session: Session, view: View) -> str:
-    """Order, selection and threshold."""
-    language = view.language
-    unknown = sum(view.is_unknown(query) for query in session.queries)
-    sorts = {kind: say(language, f"sort_{kind}") for kind in ("newest", "surest", "doubtful", "name")}
-    label = say(language, "threshold", share=percent(view.threshold))
-    return (
-        '<div class="tools">'
-        f"{_choice('sort', say(language, 'sort'), sorts, view.sort)}"
-        f"{_choice('only', say(language, 'show'), _kinds(session, view), view.only)}"
-        f'<label class="threshold">{label}<input type="range" data-do="arrange" name="threshold" min="0" max="1" '
-        f'step="0.01" value="{view.threshold}" data-key="threshold"><span class="note" id="unknowns">'
-        f"{say(language, 'unknowns', count=unknown, of=len(session.queries))}</span></label></div>"
+    """Order, selection and threshold; the slider knows how many are unknown wherever it is put."""
+    sorts = {kind: view.say(f"sort_{kind}") for kind in get_args(Sort) if kind != "next" or view.next}
+    confidences = sorted(query.confidence for query in session.queries if query.answer is not None)
+    unknown = np.searchsorted(confidences, [share / 100 for share in range(101)]).tolist()
+    slider = element(
+        "input",
+        type="range",
+        data_do="arrange",
+        name="threshold",
+        min=0,
+        max=1,
+        step="0.01",
+        value=view.threshold,
+        data_key="threshold",
+        data_unknown=unknown,
+        data_of=len(session.queries),
+    )
+    share = element("span", view.say("threshold", share=percent(view.threshold)), id="share")
+    count = sum(view.is_unknown(query) for query in session.queries)
+    unknowns = element("span", view.say("unknowns", count=count, of=len(session.queries)), class_="note", id="unknowns")
+    return element(
+        "div",
+        choice("arrange", "sort", view.say("sort"), sorts, view.sort),
+        choice("arrange", "only", view.say("show"), _kinds(session, view), view.only),
+        element("label", share, slider, unknowns, class_="threshold"),
+        class_="tools",
     )
 
 
 def _kinds(session: Session, view: View) -> dict[str, str]:
     """What can be shown, with how many there are of it; kinds without any are left out, unless one is chosen."""
-    language, queries = view.language, session.queries
-    kinds = {"": say(language, "show_all", count=len(queries))}
+    queries = session.queries
+    kinds = {"": view.say("show_all", count=len(queries))}
     for name in session.classes:
         count = sum(query.label == name and not view.is_unknown(query) for query in queries)
-        kinds[CLASS + name] = say(language, "show_class", name=escape(name), count=count)
+        kinds[CLASS + name] = view.say("show_class", name=name, count=count)
     for kind, test in selections(view).items():
         if (count := sum(map(test, queries))) or view.only == kind:
-            kinds[kind] = say(language, f"show_{kind}", count=count)
+            kinds[kind] = view.say(f"show_{kind}", count=count)
     return kinds
-
-
-def _choice(name: str, label: str, options: dict[str, str], chosen: str) -> str:
-    rows = "".join(
-        f'<option value="{escape(value)}"{" selected" if value == chosen else ""}>{text}</option>'
-        for value, text in options.items()
-    )
-    return f'<label>{label}<select data-do="arrange" name="{name}" data-key="{name}">{rows}</select></label>'
 
 
 def _pager(page: int, of: int, view: View) -> str:
     if of == 1:
         return ""
-    language = view.language
 
     def turn(to: int, key: str, sign: str) -> str:
-        disabled = "" if 0 <= to < of else " disabled"
-        text = say(language, key)
-        return (
-            f'<button type="button" data-do="arrange" data-page="{max(to, 0)}" data-key="{key}" aria-label="{text}"'
-            f"{disabled}>{sign}</button>"
-        )
+        disabled = None if 0 <= to < of else ""
+        return button(sign, "arrange", key, data_page=max(to, 0), aria_label=view.say(key), disabled=disabled)
 
-    told = say(language, "page", page=page + 1, of=of)
-    return f'<nav class="pager">{turn(page - 1, "previous", "‹")}<span>{told}</span>{turn(page + 1, "next", "›")}</nav>'
+    told = element("span", view.say("page", page=page + 1, of=of))
+    return element("nav", turn(page - 1, "previous", "‹"), told, turn(page + 1, "next", "›"), class_="pager")
 
 
 def _card(position: int, query: Query, view: View) -> str:
-    language = view.language
-    name, label = escape(query.picture.name), escape(query.label or say(language, "no_answer"))
+    label = text(query.label) or view.say("no_answer")
     states = ["answer"]
     if query.corrected is not None:
         states.append("corrected")
-        below = f'<span class="note">{say(language, "given")}</span>'
+        below = element("span", view.say("given"), class_="note")
     elif query.answer is None:
-        below = f'<span class="note">{say(language, "add_classes")}</span>'
+        below = element("span", view.say("add_classes"), class_="note")
     else:
         share = percent(query.confidence)
         below = f'<span class="bar"><i style="width:{share}%"></i></span>'
-        below += f'<span class="note">{say(language, "sure", share=share)}</span>'
+        below += element("span", view.say("sure", share=share), class_="note")
         if view.only == "next":
-            below += f'<span class="flag">{escape(from_below(language, dict(view.next)[query.picture.name]))}</span>'
+            reason = from_below(view.language, dict(view.next)[query.picture.name])
+            below += element("span", text(reason), class_="flag")
         elif is_unusual(query):
             states.append("unusual")
-            below += f'<span class="flag">{say(language, "unlike")}</span>'
+            below += element("span", view.say("unlike"), class_="flag")
     if view.is_unknown(query):
         states.append("unknown")
-        label = f"{say(language, 'unknown')} <s>{label}</s>"
+        label = f"{view.say('unknown')} <s>{label}</s>"
     opened = position == view.opened
     states += ["open"] if opened else []
-    return (
-        f'<button type="button" class="{" ".join(states)}" data-do="explain" data-answer="{position}" '
-        f'data-name="{name}" data-key="answer-{position}" aria-expanded="{"true" if opened else "false"}" '
-        f'title="{name}"><img alt="" src="{jpeg(query.picture)}"><b class="label">{label}</b>{below}'
-        f'<span class="name">{name}</span></button>'
+    return button(
+        element("img", alt="", src=jpeg(query.picture))
+        + element("b", label, class_="label")
+        + below
+        + element("span", text(query.picture.name), class_="name"),
+        "explain",
+        f"answer-{position}",
+        class_=" ".join(states),
+        data_answer=position,
+        data_name=query.picture.name,
+        aria_expanded="true" if opened else "false",
+        title=query.picture.name,
     )

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
 import zipfile
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from cplsr.app.session import Query, Session
 from cplsr.app.texts import Said, TextError
 from cplsr.app.view import View
-from cplsr.classifier.csv_run import csv_row, safe_row
-from cplsr.classifier.no_class import UNKNOWN
+from cplsr.classifier.csv_run import csv_row
 from cplsr.classifier.prediction import COLUMNS, Prediction
 from cplsr.files import new_file
+from cplsr.report.tables import table
 
 CSV_COLUMNS = (*COLUMNS, "corrected")
 """Those of `cplsr classify`, and whether the label was given by hand."""
 LABELED_COLUMNS = ("path", "label", "origin", "confidence")
+LEFT_OUT_COLUMNS = ("path", "origin", "error")
 Written = tuple[Path, Said | None]
 
 
@@ -29,17 +27,22 @@ def predictions_csv(session: Session, view: View) -> str:
     rows = [_row(query, view) for query in session.queries]
     left_out = [file for file in session.left_out if file.query]
     rows += [[*csv_row(Prediction(file.name, error=file.reason.in_language("en"))), ""] for file in left_out]
-    return _csv(CSV_COLUMNS, rows)
+    return table("", CSV_COLUMNS, map(tuple, rows)).to_csv()
 
 
 def write_csv(session: Session, view: View, folder: Path) -> Written:
     """Write `predictions.csv` into a folder."""
     if not session.queries and not session.left_out:
         raise TextError("no_answers_yet")
-    file = folder / "predictions.csv"
-    with new_file(file) as stream:
-        stream.write(predictions_csv(session, view))
-    return file, None
+    return _written(folder / "predictions.csv", predictions_csv(session, view))
+
+
+def write_left_out(session: Session, view: View, folder: Path) -> Written:
+    """Write `left-out.csv`: the files that were not used, as examples or to be labeled, and why."""
+    rows = [
+        (file.name, "answer" if file.query else "example", file.reason.in_language("en")) for file in session.left_out
+    ]
+    return _written(folder / "left-out.csv", table("", LEFT_OUT_COLUMNS, rows).to_csv())
 
 
 def write_labeled(session: Session, view: View, folder: Path) -> Written:
@@ -61,8 +64,8 @@ def write_labeled(session: Session, view: View, folder: Path) -> Written:
         for picture, label, origin, confidence in pictures:
             place = f"{folders[label]}/{picture.name}"
             archive.write(picture.file, place)
-            rows.append([place, label, origin, confidence])
-        archive.writestr("labels.csv", _csv(LABELED_COLUMNS, rows))
+            rows.append((place, label, origin, confidence))
+        archive.writestr("labels.csv", table("", LABELED_COLUMNS, rows).to_csv())
     return file, None
 
 
@@ -110,24 +113,14 @@ def _zipped(source: Path, folder: Path) -> Path:
     return file
 
 
-def _csv(columns: tuple[str, ...], rows: list[list[str]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(map(safe_row, rows))
-    return stream.getvalue()
+def _written(file: Path, text: str) -> Written:
+    with new_file(file) as stream:
+        stream.write(text)
+    return file, None
 
 
 def _row(query: Query, view: View) -> list[str]:
     if query.corrected is not None:
         return [*csv_row(Prediction(query.picture.name, query.corrected, known=True)), "yes"]
     answer = query.answer or Prediction(query.picture.name)
-    if view.is_unknown(query):  # as `cplsr classify --reject-below` writes it
-        answer = replace(
-            answer,
-            label=UNKNOWN,
-            known=False,
-            runner_up=answer.label,
-            runner_up_confidence=answer.confidence,
-        )
-    return [*csv_row(answer), "no"]
+    return [*csv_row(answer.rejected() if view.is_unknown(query) else answer), "no"]

@@ -1,10 +1,11 @@
 // The browser's half of the page. It says what a visitor does (`data-do`, see actions.py), puts the parts that come back
 // in their places, sends files in parts, and listens to keys. Gradio gives `trigger`, `props` and `watch`.
 
-const KEY = 'cplsr-session', PART_FILES = 32, PART_BYTES = 8e6;
+const KEY = 'cplsr-session', PART_FILES = 32, PART_BYTES = 8e6, PART_NAMES = 2000;
+const NO_MORE = {403: 'no_cookies', 413: 'too_much_an_hour', 507: 'not_stored'};
 const root = document.getElementById('root'), $ = selector => root.querySelector(selector);
 let settle = null, underWay = 0, last = Promise.resolve();
-let now = {classes: []}, texts = {}, chosen = [];
+let now = {classes: []}, texts = {}, chosen = [], land = null;
 
 // ---- saying and being told
 
@@ -25,9 +26,12 @@ function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (gap, name) => name in values ? number(values[name]) : gap);
 }
 
+// What differs from a message that is still there in its numbers alone takes its place.
 function say(messages) {
-  const close = texts.close;
+  const close = texts.close, kind = text => text.replace(/\d+/g, '');
   for (const text of messages || []) {
+    for (const old of root.querySelectorAll('.message'))
+      if (kind(old.firstChild.textContent) === kind(text)) old.remove();
     const box = Object.assign(document.createElement('p'), {className: 'message', textContent: text});
     const button = Object.assign(document.createElement('button'), {type: 'button', className: 'quiet', textContent: '✕'});
     button.setAttribute('aria-label', close);
@@ -44,7 +48,7 @@ function show(told) {
     texts = JSON.parse($('#page').dataset.texts);
     document.documentElement.lang = $('#page').lang;
     prepare('class', files => { chosen = files; showChosen(); });
-    prepare('query', files => send(files, 'query'));
+    prepare('query', files => send(files.map(({file}) => ({file, folder: ''})), 'query'));  // their folders say nothing
     $('#teach').onsubmit = event => { event.preventDefault(); teach(); };
     showChosen();
   }
@@ -56,11 +60,13 @@ function show(told) {
   }
   for (const summary of root.querySelectorAll('details > summary'))
     if (unfolded.has(summary.dataset.key) && summary.dataset.key === 'left-out') summary.parentElement.open = true;
-  const again = focused && root.querySelector(`[data-key="${CSS.escape(focused)}"]`);
+  const again = land !== null ? [...root.querySelectorAll('.answer')].at(land)
+    : focused && root.querySelector(`[data-key="${CSS.escape(focused)}"]`);
+  land = null;
   if (again && document.activeElement !== again) again.focus({preventScroll: true});
   if ($('.detail') && $('.detail').dataset.shown !== now.detail)
     $('.detail').scrollIntoView({behavior: 'smooth', block: 'nearest'});
-  now = {classes: told.classes, detail: $('.detail')?.dataset.shown};
+  now = {classes: told.classes, detail: $('.detail')?.dataset.shown, full: told.full};
   $('#waiting').hidden = told.ready;
   $('#labeling').hidden = !told.ready;
   $('#undo').disabled = !told.undoable;
@@ -102,12 +108,24 @@ root.addEventListener('submit', event => {
 });
 root.addEventListener('change', event => {
   const hit = event.target;
-  if (hit.dataset.do && hit.name) act({do: hit.dataset.do, [hit.name]: hit.value});
+  if (!hit.dataset.do || !hit.name) return;
+  if (hit.closest('#answers')) $('#answers').shown = null;  // where the server refuses, it is put back
+  act({do: hit.dataset.do, [hit.name]: hit.value});
+});
+root.addEventListener('input', ({target: hit}) => {
+  if (hit.name !== 'threshold') return;
+  const share = Math.round(100 * hit.value), count = JSON.parse(hit.dataset.unknown)[share];
+  $('#share').textContent = fill(texts.threshold, {share});
+  $('#unknowns').textContent = fill(texts.unknowns, {count, of: Number(hit.dataset.of)});
 });
 
-// ---- keys: arrows go from answer to answer, digits give a class, Esc closes
+// ---- keys: arrows go from answer to answer, digits give a class, Esc closes, Ctrl+Z takes back
 
-root.addEventListener('keydown', event => {
+document.addEventListener('keydown', event => {
+  if ((event.ctrlKey || event.metaKey) && event.key === 'z' && !event.target.closest('input:not([type=range], [type=file])')) {
+    event.preventDefault();
+    $('#undo').click();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select, textarea')) return;
   if (event.key === 'Escape' && $('.detail')) {
     const back = $(`[data-key="answer-${$('.detail').dataset.shown}"]`);
@@ -123,14 +141,24 @@ root.addEventListener('keydown', event => {
     if (tile) step(tile, 1);
   } else if (tile && event.key.startsWith('Arrow')) {
     const row = Math.round($('.answers').clientWidth / (tile.offsetWidth + 8));
-    step(tile, {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -row, ArrowDown: row}[event.key]);
+    const by = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -row, ArrowDown: row}[event.key];
+    if (!step(tile, by)) turn(by);
     event.preventDefault();
   }
 });
 
 function step(tile, by) {
-  const tiles = [...root.querySelectorAll('.answer')];
-  tiles[Math.min(Math.max(tiles.indexOf(tile) + by, 0), tiles.length - 1)].focus();
+  const tiles = [...root.querySelectorAll('.answer')], next = tiles[tiles.indexOf(tile) + by];
+  next?.focus();
+  return next;
+}
+
+// To the next page's first picture, or to the last of the one before.
+function turn(by) {
+  const button = $(`.pager [data-key=${by > 0 ? 'next' : 'previous'}]:not(:disabled)`);
+  if (!button) return;
+  land = by > 0 ? 0 : -1;
+  act(told(button));
 }
 
 // ---- files and folders
@@ -181,10 +209,13 @@ async function teach() {
 }
 
 // Files go in parts, one after the other, so that there is progress to show and others have their turn in between.
+// Once the server takes no more, the rest is only named. The last message says that nothing follows.
 async function send(files, zone, name) {
   const drop = crypto.getRandomValues(new Uint32Array(2)).join('-'), began = performance.now();
   const box = $(`#${zone}-drop .uploading`), [bar, words, stop] = box.children;
-  let stopped = false, done = 0;
+  const tell = fields => act({do: zone === 'class' ? 'teach' : 'label', name: '', drop, ...fields});
+  let stopped = false, done = 0, full = '';
+  const late = [];
   begin();
   box.hidden = false;
   stop.onclick = () => { stopped = true; };
@@ -194,11 +225,16 @@ async function send(files, zone, name) {
     const time = left > 90 ? fill(texts.minutes, {count: Math.round(left / 60)}) : fill(texts.seconds, {count: Math.ceil(left)});
     bar.value = done / files.length;
     words.textContent = fill(done ? texts.progress : texts.progress_first, {done, of: files.length, left: time});
-    const {paths, refused} = await upload(part);
-    const fields = {files: paths, refused, drop};
-    await act(zone === 'class' ? {do: 'teach', name: part[0].name, ...fields} : {do: 'label', ...fields});
     done += part.length;
+    if (full && (full !== 'too_many_classes' || !now.classes.includes(part[0].name))) {
+      late.push(...part.map(one => refusal(one, full)));
+      continue;
+    }
+    const {paths, refused, why} = await upload(part);
+    await tell({name: part[0].name, files: paths, refused, more: true});
+    full = why || now.full || full;
   }
+  do await tell({refused: late.splice(0, PART_NAMES), more: late.length > 0}); while (late.length);
   box.hidden = true;
   end();
 }
@@ -210,28 +246,41 @@ function parts(files, name) {
   let bytes = 0;
   for (const one of named) {
     const last = all.at(-1);
-    bytes += one.file.size;
+    const size = trouble(one) ? 0 : one.file.size;  // that is not sent
+    bytes += size;
     if (last && last[0].name === one.name && last.length < PART_FILES && bytes <= PART_BYTES) last.push(one);
-    else { all.push([one]); bytes = one.file.size; }
+    else { all.push([one]); bytes = size; }
   }
   return all;
 }
 
-// Where the server refuses a part, its files are sent one by one, so that only the bad one is left out.
+const refusal = ({file}, reason) => ({name: file.name.slice(0, 300), reason});
+
+// What is too large, or no picture by what the browser knows of it, stays here.
+function trouble({file}) {
+  if (file.type && !file.type.startsWith('image/')) return 'not_picture';
+  return file.size > Number($('#page').dataset.mostBytes) ? 'too_large' : '';
+}
+
+// Where the server refuses a part, its files are sent one by one, so that only the bad one is left out. `why` is there
+// where it would refuse all others as well.
 async function upload(part) {
-  const most = Number($('#page').dataset.mostBytes);
-  const large = part.filter(({file}) => file.size > most), good = part.filter(({file}) => file.size <= most);
-  const refused = large.map(({file}) => ({name: file.name.slice(0, 300), reason: 'large'}));
+  const refused = part.filter(trouble).map(one => refusal(one, trouble(one))), good = part.filter(one => !trouble(one));
   if (!good.length) return {paths: [], refused};
   const form = new FormData();
   for (const {file} of good) form.append('files', file, file.name);
   const answer = await fetch('/gradio_api/upload', {method: 'POST', body: form}).catch(() => null);
   if (answer?.ok) return {paths: await answer.json(), refused};
-  if (good.length === 1) {
-    say([answer ? await answer.text() : texts.failed]);
-    return {paths: [], refused: [...refused, {name: good[0].file.name.slice(0, 300), reason: 'refused'}]};
+  const why = answer ? NO_MORE[answer.status] : 'not_taken';
+  if (!answer) say([texts.failed]);
+  if (why || good.length === 1)
+    return {paths: [], refused: [...refused, ...good.map(one => refusal(one, why || 'not_taken'))], why};
+  const all = {paths: [], refused};
+  for (const one of good) {
+    const {paths, refused: more, why} = await upload([one]);
+    all.paths.push(...paths);
+    all.refused.push(...more);
+    all.why ||= why;
   }
-  const each = [];
-  for (const one of good) each.push(await upload([one]));
-  return {paths: each.flatMap(e => e.paths), refused: [...refused, ...each.flatMap(e => e.refused)]};
+  return all;
 }

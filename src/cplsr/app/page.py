@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 from uuid import uuid4
 
 import gradio as gr
@@ -16,15 +16,15 @@ import msgspec
 
 from cplsr.app import actions as do
 from cplsr.app.answers import answers_html
-from cplsr.app.downloads import Written, write_browser_page, write_csv, write_labeled, write_model
-from cplsr.app.markup import (
-    classes_html,
-    detail_html,
-    estimate_html,
-    frame_html,
-    home_html,
-    left_out_html,
+from cplsr.app.downloads import (
+    Written,
+    write_browser_page,
+    write_csv,
+    write_labeled,
+    write_left_out,
+    write_model,
 )
+from cplsr.app.markup import classes_html, detail_html, estimate_html, frame_html, home_html, left_out_html
 from cplsr.app.session import Session, Shared, explain, new_session, query_at, suggestions, support_report
 from cplsr.app.steps import (
     Outcome,
@@ -32,13 +32,14 @@ from cplsr.app.steps import (
     classify,
     clear_answers,
     correct,
+    leave_out,
     move_example,
-    refuse,
     remove_class,
     remove_example,
     rename_class,
     start_over,
     undo,
+    why,
 )
 from cplsr.app.texts import Said, TextError, say
 from cplsr.app.view import View, check_threshold
@@ -48,7 +49,13 @@ SCRIPT = Path(__file__).with_name("page.js")
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 SYSTEM_FIXED_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 MOST_VISITS = 1000
-WRITERS = {"answers": write_csv, "labeled": write_labeled, "model": write_model, "browser": write_browser_page}
+WRITERS = {
+    "answers": write_csv,
+    "left_out": write_left_out,
+    "labeled": write_labeled,
+    "model": write_model,
+    "browser": write_browser_page,
+}
 
 
 def theme() -> Any:
@@ -115,7 +122,7 @@ class Visits:
             told["messages"] = [said.in_language(visit.view.language)]
         if fresh or isinstance(action, do.Arrive) or visit.view.language != spoke:
             told["frame"] = frame_html(self.shared, visit.view)
-        told |= shown(visit)
+        told |= shown(visit, more=isinstance(action, do.Teach) and action.more)
         return str(key), msgspec.json.encode(told).decode()
 
     def leave(self, key: str | None) -> None:
@@ -146,12 +153,11 @@ class Visits:
         """What to tell besides the new look of the page: sentences, an address to download from."""
         if isinstance(action, do.Download):
             return self._download(visit, WRITERS[action.what])
-        outcome = changed_session(visit.session, action)
-        if outcome is not None:
-            visit.session = outcome.session
+        outcome = changed_session(visit.session, action) or Outcome(visit.session)
+        visit.session = outcome.session
         visit.view = changed_view(visit, action)
-        remarks = () if outcome is None else outcome.remarks
-        return {"messages": [remark.in_language(visit.view.language) for remark in remarks]}
+        messages = [remark.in_language(visit.view.language) for remark in outcome.remarks]
+        return {"messages": messages, "full": outcome.full}
 
     def _download(self, visit: Visit, write: Callable[[Session, View, Path], Written]) -> dict[str, Any]:
         """Make a file, at an address that nobody can guess; the one before it is not needed any more."""
@@ -187,20 +193,23 @@ def changed_session(session: Session, action: do.Action) -> Outcome | None:
 
 
 def received(session: Session, action: do.Teach | do.Label) -> Outcome:
-    """Use the files that have arrived, and note those that have not."""
-    noted: tuple[Said, ...] = ()
-    if action.refused:
-        refused = [(file.name, file.reason) for file in action.refused]
-        first = refuse(session, refused, query=isinstance(action, do.Label), drop=action.drop)
-        session, noted = first.session, first.remarks
-        if not action.files:
-            return first
+    """Use the files that have arrived; those that have not, or cannot be used, are left out with the reason."""
+    query, limits = isinstance(action, do.Label), session.shared.limits
+    refused = [(file.name, why(file.reason, limits)) for file in action.refused]
     files = [Path(file) for file in action.files]
-    if isinstance(action, do.Teach):
-        done = add_class(session, action.name, files, action.drop)
-    else:
-        done = classify(session, files, action.drop)
-    return Outcome(done.session, noted + done.remarks)
+    if refused or not files:
+        noted = leave_out(session, refused, query=query, drop=action.drop)
+        if not files:
+            return noted
+        session = noted.session
+    try:
+        if isinstance(action, do.Teach):
+            return add_class(session, action.name, files, action.drop)
+        return classify(session, files, action.drop)
+    except TextError as error:
+        none = leave_out(session, [(file.name, error.said) for file in files], query=query, drop=action.drop)
+        full = error.said.key if error.said.key in get_args(do.Reason) else ""
+        return Outcome(none.session, (error.said, *none.remarks), full)
 
 
 def changed_view(visit: Visit, action: do.Action) -> View:
@@ -212,7 +221,7 @@ def changed_view(visit: Visit, action: do.Action) -> View:
             check_threshold(visit.session, asked.get("threshold", 0.0))
             return replace(view, **{"page": 0, **asked})
         case do.Suggest():
-            return replace(view, only="next", page=0, next=suggestions(visit.session))
+            return replace(view, only="next", sort="next", page=0, next=suggestions(visit.session))
         case do.Explain(answer=position):
             query_at(visit.session, position)
             return replace(view, opened=None if view.opened == position else position)
@@ -229,17 +238,20 @@ def changed_view(visit: Visit, action: do.Action) -> View:
     return replace(view, opened=None, example="")
 
 
-def shown(visit: Visit) -> dict[str, Any]:
-    """The parts of the page that change, by the `id` of their places, and what is possible now."""
+def shown(visit: Visit, *, more: bool = False) -> dict[str, Any]:
+    """The parts of the page that change, by the `id` of their places, and what is possible now.
+
+    What to expect of the classes is found out when all their examples are there, not while `more` are coming.
+    """
     session, view = visit.session, visit.view
-    report = support_report(session)
+    report = None if more else support_report(session)
     detail = ""
     if view.opened is not None and view.opened < len(session.queries) and session.is_ready:
         detail = detail_html(session, view, explain(session, view.opened))
     return {
         "parts": {
             "classes": classes_html(session, report, view),
-            "estimate": estimate_html(session, report, view),
+            **({} if more else {"estimate": estimate_html(session, report, view)}),
             "answers": answers_html(session, view),
             "detail": detail,
             "left-out": left_out_html(session, view),

@@ -7,16 +7,17 @@ touch each other's classes, and steps can be taken back.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from cplsr.app.actions import Reason
 from cplsr.app.session import LeftOut, Query, Session, query_at
 from cplsr.app.texts import Said, TextError
-from cplsr.app.uploads import Limits, Picture, Received, receive
+from cplsr.app.uploads import Limits, Picture, receive
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.pictures import unlabeled_pictures
 from cplsr.data.domain import Domain
@@ -27,10 +28,11 @@ STEPS_BACK = 20
 @final
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The session after an action, and sentences that the visitor should read."""
+    """The session after an action, and sentences that the visitor should read. full: why no more files are taken."""
 
     session: Session
     remarks: tuple[Said, ...] = ()
+    full: str = ""
 
 
 def add_class(session: Session, name: str, files: Sequence[Path], drop: str = "") -> Outcome:
@@ -44,14 +46,11 @@ def add_class(session: Session, name: str, files: Sequence[Path], drop: str = ""
         raise TextError("no_pictures", name=name)
     if name not in session.classes and len(session.classes) >= limits.classes:
         raise TextError("too_many_classes", most=limits.classes)
-    received = _receive(session, files)
-    fresh, repeated = _without_repeats(received.pictures, session.examples.values())
-    if sum(session.classes.values()) + len(fresh) > limits.examples:
-        raise TextError("too_many_examples", most=limits.examples)
-    left_out = _left_out(received, repeated, query=False)
-    if not fresh:
-        return _step(session, drop, left_out=session.left_out + left_out)
-    return _step(session, drop, left_out=session.left_out + left_out, **_learned(session, name, fresh))
+    room = limits.examples - sum(session.classes.values())
+    full = Said("too_many_examples", {"most": limits.examples})
+    fresh, left_out = _receive(session, files, session.examples.values(), room, full, query=False)
+    changes = _learned(session, name, fresh) if fresh else {}
+    return _step(session, drop, left_out=session.left_out + left_out, **changes)
 
 
 def remove_class(session: Session, name: str) -> Outcome:
@@ -88,25 +87,33 @@ def classify(session: Session, files: Sequence[Path], drop: str = "") -> Outcome
     classifier = session.classifier
     if classifier is None or not session.is_ready:
         raise TextError("nothing_to_choose")
-    if len(session.queries) + len(files) > limits.answers:
-        raise TextError("too_many_answers", most=limits.answers)
-    received = _receive(session, files)
-    known = (query.picture for query in session.queries)
-    fresh, repeated = _without_repeats(received.pictures, known)
+    room = limits.answers - len(session.queries)
+    full = Said("too_many_answers", {"most": limits.answers})
+    known = [query.picture for query in session.queries]
+    fresh, left_out = _receive(session, files, known, room, full, query=True)
     queries: tuple[Query, ...] = ()
     if fresh:
         with session.shared.lock:
             vectors = classifier.embed(_as_domain(fresh))
         queries = tuple(Query(picture, vector) for picture, vector in zip(fresh, vectors, strict=True))
-    left_out = session.left_out + _left_out(received, repeated, query=True)
-    return _step(session, drop, queries=session.queries + queries, left_out=left_out)
+    return _step(session, drop, queries=session.queries + queries, left_out=session.left_out + left_out)
 
 
-def refuse(session: Session, files: Sequence[tuple[str, str]], *, query: bool, drop: str = "") -> Outcome:
-    """Note files that did not arrive: (name, key of the reason)."""
-    reasons = {"large": Said("too_large", {"most": session.shared.limits.file_bytes // 1_000_000})}
-    noted = tuple(LeftOut(name, reasons.get(why) or Said("not_taken"), query) for name, why in files)
+def leave_out(session: Session, files: Iterable[tuple[str, Said]], *, query: bool, drop: str = "") -> Outcome:
+    """Note files that are not used, and why."""
+    noted = tuple(LeftOut(name, reason, query) for name, reason in files)
     return _step(session, drop, left_out=session.left_out + noted)
+
+
+def why(reason: Reason, limits: Limits) -> Said:
+    """Why a file did not arrive, for people."""
+    most = {
+        "too_large": limits.file_bytes // 1_000_000,
+        "too_many_answers": limits.answers,
+        "too_many_examples": limits.examples,
+        "too_many_classes": limits.classes,
+    }
+    return Said(reason, {"most": most[reason]} if reason in most else {})
 
 
 def correct(session: Session, position: int, name: str) -> Outcome:
@@ -146,31 +153,46 @@ def undo(session: Session) -> Outcome:
     return Outcome(replace(before, past=tuple(older)))
 
 
-def _receive(session: Session, files: Sequence[Path]) -> Received:
+def _receive(
+    session: Session, files: Sequence[Path], known: Iterable[Picture], room: int, full: Said, *, query: bool
+) -> tuple[tuple[Picture, ...], tuple[LeftOut, ...]]:
+    """Read as many new pictures as there is room for; the others are left out with the reason, `full` beyond that.
+
+    A picture that is there already does not count twice: as an example it would recognize itself and make the estimate
+    too good.
+    """
     shared, limits = session.shared, session.shared.limits
+    if room <= 0:
+        raise TextError(full.key, **full.values)
     kept = list(shared.kept)
     too_much = sum(picture.size for picture in kept) > limits.kept_bytes_of_all
     if too_much or len(kept) + len(files) > limits.pictures_of_all:
         raise TextError("too_many_of_all")
     received = receive(files, shared.backbone.image_size, limits, _taken(session), shared.folder)
-    shared.kept.update(received.pictures)
-    return received
-
-
-def _left_out(received: Received, repeated: Mapping[str, str], *, query: bool) -> tuple[LeftOut, ...]:
-    bad = [LeftOut(name, Said.plain(reason), query) for name, reason in received.unreadable]
-    return (*bad, *(LeftOut(name, Said("same_picture", {"twin": twin}), query) for name, twin in repeated.items()))
+    left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in received.unreadable]
+    seen = {picture.digest: picture.name for picture in known}
+    fresh: list[Picture] = []
+    for picture in received.pictures:
+        if picture.digest in seen:
+            left_out.append(LeftOut(picture.name, Said("same_picture", {"twin": seen[picture.digest]}), query))
+        elif len(fresh) == room:
+            left_out.append(LeftOut(picture.name, full, query))
+        else:
+            seen[picture.digest] = picture.name
+            fresh.append(picture)
+    shared.kept.update(fresh)
+    return tuple(fresh), tuple(left_out)
 
 
 def _step(session: Session, drop: str = "", **changes: Any) -> Outcome:
     """The session with changes, which can be taken back, and with every picture labeled by the classes it has now.
 
-    A file that was left out is worth a remark; the list of all of them is on the page.
+    Files that were left out of what was dropped are worth a remark; the list of all of them is on the page.
     """
     goes_on = drop and drop == session.drop
     past = session.past if goes_on else (*session.past, replace(session, past=()))[-STEPS_BACK:]
     changed = _answered(replace(session, **changes, drop=drop, past=past))
-    news = len(changed.left_out) - len(session.left_out)
+    news = len(changed.left_out) - len(past[-1].left_out)
     return Outcome(changed, (Said("some_left_out", {"count": news}),) if news > 0 else ())
 
 
@@ -250,22 +272,6 @@ def _label(classifier: FewShotClassifier, name: str) -> Any:
 def _taken(session: Session) -> set[str]:
     support = () if session.classifier is None else session.classifier.support_names_
     return {*support, *(query.picture.name for query in session.queries)}
-
-
-def _without_repeats(pictures: tuple[Picture, ...], known: Any) -> tuple[tuple[Picture, ...], dict[str, str]]:
-    """Pictures that are not there yet, and of the others, as what they are: no picture counts twice.
-
-    An example that came twice would recognize itself and make the estimate too good.
-    """
-    seen = {picture.digest: picture.name for picture in known}
-    fresh, repeated = [], {}
-    for picture in pictures:
-        if picture.digest in seen:
-            repeated[picture.name] = seen[picture.digest]
-        else:
-            seen[picture.digest] = picture.name
-            fresh.append(picture)
-    return tuple(fresh), repeated
 
 
 def _checked_name(name: str, limits: Limits) -> str:

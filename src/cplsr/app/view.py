@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from cplsr.app.actions import Language, Sort
 from cplsr.app.session import Query, Session
-from cplsr.app.texts import TextError
+from cplsr.app.texts import TextError, say
 from cplsr.classifier.no_class import UNKNOWN
 
 PAGE = 48
@@ -39,6 +40,11 @@ class View:
     expanded: tuple[str, int] = ("", 0)
     next: tuple[tuple[str, str], ...] = ()
 
+    def say(self, key: str, **values: Any) -> str:
+        """A text of the page as HTML; what goes into its gaps is escaped."""
+        safe = {name: html.escape(value) if isinstance(value, str) else value for name, value in values.items()}
+        return say(self.language, key, **safe)
+
     def is_unknown(self, query: Query) -> bool:
         """Whether an answer is too unsure to count."""
         return query.answer is not None and query.confidence < self.threshold
@@ -66,15 +72,17 @@ def arranged(session: Session, view: View) -> list[int]:
         test: Test = lambda query: query.label == name and not view.is_unknown(query)  # noqa: E731
     else:
         test = selections(view).get(view.only, lambda query: True)
-    shown = [position for position, query in enumerate(session.queries) if test(query)]
-    if view.only == "next":
-        order = list(dict(view.next))
-        return sorted(shown, key=lambda position: order.index(session.queries[position].picture.name))
-    if view.sort == "newest":
-        return shown[::-1]
-    if view.sort == "name":
-        return sorted(shown, key=lambda position: session.queries[position].picture.name)
-    return sorted(shown, key=lambda p: session.queries[p].confidence, reverse=view.sort == "surest")
+    queries = session.queries
+    rank = {name: number for number, (name, _) in enumerate(view.next)}
+    keys: dict[Sort, Callable[[int], Any]] = {
+        "newest": lambda p: -p,
+        "surest": lambda p: -queries[p].confidence,
+        "doubtful": lambda p: queries[p].confidence,
+        "name": lambda p: queries[p].picture.name,
+        "class": lambda p: (view.is_unknown(queries[p]), queries[p].label, -queries[p].confidence),
+        "next": lambda p: rank.get(queries[p].picture.name, len(rank)),
+    }
+    return sorted((position for position, query in enumerate(queries) if test(query)), key=keys[view.sort])
 
 
 def pages(answers: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +44,10 @@ class Prediction:
     known: bool | None = None
     out_of_domain: float | None = None
     error: str = ""
+
+    def rejected(self) -> Prediction:
+        """The same answer as `unknown`, because no class is likely enough."""
+        return replace(self, label=UNKNOWN, runner_up=self.label, runner_up_confidence=self.confidence, known=False)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,5 @@ def _answer(
     unusual: float | None,
     reject_below: float | None,
 ) -> Prediction:
-    known = reject_below is None or first[1] >= reject_below
-    label, runner_up = (first, second) if known else ((UNKNOWN, first[1]), first)
-    return Prediction(name, *label, *runner_up, known=known, out_of_domain=unusual)
+    answer = Prediction(name, *first, *second, known=True, out_of_domain=unusual)
+    return answer if reject_below is None or first[1] >= reject_below else answer.rejected()

@@ -65,14 +65,15 @@ def run(options: Export) -> Exported:
     """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
     if options.model is not None:
+        classifier = cplsr.FewShotClassifier.load(options.model, backbone=options.backbone, device="cpu")
         if options.to == "browser":
             from cplsr.export.browser_page import export_browser_page
 
-            classifier = cplsr.FewShotClassifier.load(options.model, backbone=options.backbone, device="cpu")
             return export_browser_page(classifier, options.out)
-        from cplsr.export.classifier_graph import export_classifier
+        from cplsr.export.classifier_graph import head_of
 
-        return export_classifier(options.model, options.out, backbone=options.backbone, raw_pixels=options.raw_pixels)
+        head = head_of(classifier.head_)
+        return cplsr.export_onnx(classifier.backbone_, options.out, raw_pixels=options.raw_pixels, head=head)
     backbone = load_source(options)
     if options.to == "onnx":
         return cplsr.export_onnx(backbone, options.out, raw_pixels=options.raw_pixels)

@@ -8,7 +8,6 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.data.preprocess import RESIZE_FACTOR
@@ -96,19 +95,21 @@ def find_runtime() -> Path:
 
 
 def _fetch(folder: Path, wanted: Path) -> Path:
-    """The package as npm brings it, from whatever registry it is set to."""
+    """The package as npm brings it, from whatever registry it is set to; offline, from npm's own cache."""
     package = f"onnxruntime-web@{RUNTIME_VERSION}"
-    advice = f"run 'npm pack {package}' where there is a network and put the file at {wanted}, or export --to onnx"
-    npm = shutil.which("npm")
-    if npm is None or is_offline():
-        reason = "downloads are forbidden (HF_HUB_OFFLINE)" if is_offline() else "npm, which brings it, is not here"
-        raise InputError(f"a page for browsers needs {package} once, and {reason}: {advice}")
-    command = [npm, "pack", package, "--ignore-scripts", "--pack-destination", str(folder)]
+    npm, offline = shutil.which("npm"), ["--offline"] if is_offline() else []
+    command = [npm or "npm", "pack", package, *offline, "--ignore-scripts", "--pack-destination", str(folder)]
     try:
         subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=PATIENCE_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
+        reason = "npm could not bring it (no network?)"
+        if npm is None:
+            reason = "npm, which brings it, is not here"
+        elif offline:
+            reason = "downloads are forbidden (HF_HUB_OFFLINE)"
         raise InputError(
-            f"a page for browsers needs {package} once, and npm could not bring it (no network?): {advice}"
+            f"a page for browsers needs {package} once, and {reason}: run 'npm pack {package}' where there is a "
+            f"network and put the file at {wanted}, or export --to onnx"
         ) from error
     return next(folder.glob("onnxruntime-web-*.tgz"))
 
@@ -117,20 +118,16 @@ def _unpack(package: Path, folder: Path) -> None:
     """Take the files that are needed out of the package; only if they are what they should be."""
     with tarfile.open(package) as archive, new_folder(folder) as place:
         for name, wanted in RUNTIME_HASHES.items():
-            with (place / name).open("wb") as stream:
-                shutil.copyfileobj(_member(archive, f"package/dist/{name}"), stream)
+            (place / name).write_bytes(_content(archive, f"package/dist/{name}"))
             if sha256_of(place / name) != wanted:
                 raise InputError(f"{name} of {package} is not the file it should be, and was not used: remove that")
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    try:
-        content = archive.extractfile(name)
-    except KeyError:
-        content = None
-    if content is None:
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name) if name in archive.getnames() else None
+    if file is None:
         raise InputError(f"{archive.name!r} has no {name}: it is not the package that was asked for")
-    return content
+    return file.read()
 
 
 def _is_whole(file: Path) -> bool:

@@ -62,7 +62,7 @@ def listed(names: list[str] | tuple[str, ...], at_most: int = 8) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-_VOID = {"br", "hr", "img", "meta"}
+_VOID = {"br", "hr", "img", "input", "meta"}
 
 
 def _value(value: object) -> str:
