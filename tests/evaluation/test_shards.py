@@ -13,9 +13,9 @@ from oracles.color_folders import color_folders
 from oracles.elsewhere import Loader, end_always, squared_or_killed
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.query_files import open_queries
 from cplsr.data.open import open_domain
 from cplsr.data.parts import open_parts, parts_of
+from cplsr.data.query_files import open_queries, unlabeled_parts
 from cplsr.data.vectors import VectorShard, open_vectors, shard_files
 from cplsr.engines import in_processes
 from cplsr.errors import InputError
@@ -260,5 +260,15 @@ def test_tables_several_sources_and_unlabeled_images_keep_their_order_and_labels
     embed_to_folder([open_parts(images), parts_of(digits)], load, tmp_path / "b", SETTINGS)
     both = open_vectors(tmp_path / "b")
     assert (len(both), both.counts()["0"], both.counts()["class 0"]) == (41, 1, 6)
-    embed_to_folder([parts_of(open_queries(images))], load, tmp_path / "c", SETTINGS)
-    assert open_vectors(tmp_path / "c").identities == open_queries(images).identities
+    embed_to_folder([unlabeled_parts(images)], load, tmp_path / "c", SETTINGS)
+    queries, unlabeled = open_queries(images), open_vectors(tmp_path / "c")
+    assert (unlabeled.identities, unlabeled.skipped) == (queries.identities, queries.skipped)
+
+
+def test_what_is_passed_over_is_told_once_however_many_shards_there_are(images, load, tmp_path):
+    domain = open_domain(images)
+    assert len(domain.skipped) == 1
+    written = embed_to_folder([parts_of(domain)], load, tmp_path / "out", SETTINGS)
+    assert written.info.shards == 4
+    assert open_vectors(tmp_path / "out").skipped == domain.skipped
+    assert all(VectorShard.read(file).skipped == () for file in shard_files(tmp_path / "out"))

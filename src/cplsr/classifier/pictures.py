@@ -15,10 +15,10 @@ from PIL import Image
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import read_image, require_size
+from cplsr.data.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.errors import InputError
 
 FORMS = (

@@ -218,8 +218,8 @@ def main(arguments: list[str]) -> int:
 
 def open_images(options: Classify, query: Path) -> tuple[Domain, Domain | None]:
     """Open what is to be labeled and the examples, if any; what is passed over is told, and listed if asked for."""
-    from cplsr.classifier.query_files import open_queries
     from cplsr.data.listing import skipped_by_kind
+    from cplsr.data.query_files import open_queries
 
     queries = open_queries(query)
     support = None if options.support is None else open_support(options.support)

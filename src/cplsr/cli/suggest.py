@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     if options.query is None:
         raise InputError("there is nothing to choose from: give --query FOLDER, or a csv of paths")
     from cplsr.classifier.csv_run import check_out
-    from cplsr.classifier.query_files import open_queries
+    from cplsr.data.query_files import open_queries
     from cplsr.files import new_file
 
     queries = open_queries(options.query)
