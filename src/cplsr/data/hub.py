@@ -203,7 +203,8 @@ def _domain(rows: Any, version: str, label: str | None, name: str, labeled: bool
         )
     (image,) = images
     encoded = rows.select_columns(images).cast_column(image, datasets.Image(decode=False))
-    classes, labels = ("",), np.zeros(len(rows), dtype=np.int64)
+    classes: tuple[str, ...] = ("",)
+    labels = np.zeros(len(rows), dtype=np.int64)
     if not len(rows):
         raise InputError(f"{name} has no rows in this split: give another split")
     if labeled:
