@@ -11,7 +11,7 @@ import tyro
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
 from cplsr.cli.options import parse
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 from cplsr.settings.engine import ShardingSettings
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def summary_text(written: WrittenVectors, out: Path) -> str:
     """Say how many vectors there are, and what has none."""
     info = written.info
     images, failed = info.images or 0, info.failed or 0
-    lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {info.shards:,} files, in {out}"]
+    lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {counted(info.shards or 0, 'file')}, in {out}"]
     if written.new < images:
         lines.append(f"{images - written.new:,} images were embedded already")
     if failed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import is_image_name
 from cplsr.data.listing import SHOWN, Row, domain_from_rows, skipped_message
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 NO_IMAGE_NAME = "not the name of an image file"
@@ -176,5 +176,5 @@ def describe(folder: Path) -> str:
     ):
         if names:
             more = ", …" if len(names) > SHOWN else ""
-            parts.append(f"{len(names):,} {kind}{'s' * (len(names) > 1)} ({', '.join(names[:SHOWN])}{more})")
+            parts.append(f"{counted(len(names), kind)} ({', '.join(names[:SHOWN])}{more})")
     return " and ".join(parts) or "nothing"

@@ -12,7 +12,7 @@ import numpy as np
 from cplsr.data.domain import Domain
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 
 TABLES = frozenset({".csv", ".tsv"})
 PATH_COLUMNS = ("path", "file", "filename", "image")
@@ -96,8 +96,7 @@ def skipped_by_kind(source: str | Path, skipped: Sequence[tuple[str, str]]) -> s
     for (ending, reason), names in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
         more = ", …" if len(names) > SHOWN else ""
         parts.append(f"{len(names):,} {ending or 'without ending'} ({reason}: {', '.join(names[:SHOWN])}{more})")
-    files = "1 file" if len(skipped) == 1 else f"{len(skipped):,} files"
-    return f"{files} of {source} passed over: {'; '.join(parts)}"
+    return f"{counted(len(skipped), 'file')} of {source} passed over: {'; '.join(parts)}"
 
 
 def read_rows(table: Path, *, labeled: bool = True) -> Iterator[Row]:
