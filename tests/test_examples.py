@@ -50,3 +50,14 @@ def test_the_architecture_page_names_files_and_functions_that_exist():
     assert len(hops) > 20
     for file, name in hops:
         attrgetter(name)(importlib.import_module(f"cplsr.{file.replace('/', '.')}"))
+
+
+def test_a_strictly_typed_client_needs_no_settings_of_ours(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = silent\n")
+    client = tmp_path / "client.py"
+    example = (ROOT / "docs" / "examples" / "typed_client.py").read_text(encoding="utf-8")
+    client.write_text(f"{example}\n\nNAMES: list[str] = list(cplsr.__all__)\n", encoding="utf-8")
+    options = ["--strict", "--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", str(tmp_path / "cache")]
+    said, errors, code = api.run([*options, str(client)])
+    assert (said, errors, code) == ("Success: no issues found in 1 source file\n", "", 0)

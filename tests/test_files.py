@@ -132,6 +132,9 @@ def test_a_place_is_refused_before_the_work_and_nothing_is_made(tmp_path: Path, 
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     with pytest.raises(UnwritableError, match="Permission denied"):
         check_writable(tmp_path / "new" / "a")
+    monkeypatch.delattr(os, "statvfs")  # Windows has none
+    with pytest.raises(UnwritableError, match="Permission denied"):
+        check_writable(tmp_path / "new" / "a")
     assert names(tmp_path) == ["file"]
 
 

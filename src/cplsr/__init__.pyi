@@ -29,3 +29,36 @@ from .settings.training import TrainingSettings as TrainingSettings
 from .training.loop import TrainingResult as TrainingResult
 from .training.loop import train as train
 from .version import __version__ as __version__
+
+__all__ = [
+    "Adapter",
+    "Backbone",
+    "Domain",
+    "EmbeddingCache",
+    "EmbeddingClassifier",
+    "EpisodeSampler",
+    "EpisodeSettings",
+    "FewShotClassifier",
+    "InputError",
+    "Prediction",
+    "PredictionTable",
+    "Results",
+    "TrainingResult",
+    "TrainingSettings",
+    "__version__",
+    "analyze",
+    "attach",
+    "coalescent_from_update",
+    "detach",
+    "evaluate",
+    "export_onnx",
+    "export_timm",
+    "export_transformers",
+    "load_adapter",
+    "load_backbone",
+    "merge",
+    "open_domain",
+    "push_adapter",
+    "save_adapter",
+    "train",
+]

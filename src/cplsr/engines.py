@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -168,7 +169,13 @@ def on_ray(
             except ray.exceptions.RayTaskError as error:  # what `work` raised
                 yield Ended(item, error=error.cause if isinstance(error.cause, InputError) else error)
             except ray.exceptions.RayError as error:  # a worker that was killed, a machine that went away
-                yield Ended(item, error=error)
+                lost = InputError(
+                    f"a worker of ray was ended from outside before it had finished ({type(error).__name__}, in "
+                    f"{attempts} of {attempts} attempts; is there too little memory?): let fewer work at a time; the "
+                    "same command goes on where this stopped"
+                )
+                lost.__cause__ = error
+                yield Ended(item, error=lost)
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
@@ -198,6 +205,12 @@ def ray_cluster(options: ClusterSettings, workers: int | None, cpus: int) -> Ite
     """
     ray = import_ray()
     address = options.ray_address or os.environ.get("RAY_ADDRESS")
+    if workers is not None and (address or ray.is_initialized()):
+        warnings.warn(
+            f"{workers} workers were asked for, but a cluster that runs already has as many as it has cores for: start "
+            "one with fewer cores, or leave the number out",
+            stacklevel=3,
+        )
     if ray.is_initialized():
         yield
         return

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("torch", "transformers", "numpy", "pillow", "safetensors", "scikit-learn", "scipy", "accelerate")
 EXTRAS = {
-    "app": ("gradio",),
+    "app": ("gradio", "pillow-heif"),
+    "heic": ("pillow-heif",),
     "hub": ("datasets",),
     "lora": ("peft",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),

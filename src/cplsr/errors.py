@@ -1,4 +1,4 @@
-"""The one exception for things a user can put right."""
+"""The one exception for things a user can put right, and words for its sentences."""
 
 
 class InputError(ValueError):
@@ -7,6 +7,16 @@ class InputError(ValueError):
     It says what was given, what was wanted and what to do. The command line prints the message alone and exits with
     code 2; a traceback would only hide it.
     """
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    Example:
+        >>> counted(1, "file"), counted(2000, "file")
+        ('1 file', '2,000 files')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def first_line(error: BaseException) -> str:

@@ -79,7 +79,8 @@ def check_writable(path: Path | str) -> None:
         if not folder.is_dir():
             raise UnwritableError(path, errno.ENOTDIR)
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise UnwritableError(path, errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES)
+            read_only = hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY
+            raise UnwritableError(path, errno.EROFS if read_only else errno.EACCES)
 
 
 def _beside(path: Path) -> Path:

@@ -12,9 +12,9 @@ from PIL import Image
 from cplsr.classifier import csv_run
 from cplsr.classifier.csv_run import check_out, label_to_csv, partial_of, read_rows, summarize
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.query_files import open_queries
 from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
 from cplsr.data.open import open_domain
+from cplsr.data.query_files import open_queries
 from cplsr.errors import InputError
 
 

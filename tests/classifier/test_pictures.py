@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from cplsr.classifier.embed_pictures import embed_batches
+from cplsr.classifier.pictures import as_pictures
 from cplsr.errors import InputError
 
 
@@ -11,3 +12,8 @@ def test_the_image_whose_embedding_is_not_finite_is_named(backbone):
 
     with pytest.raises(InputError, match=r"the embedding of image 3 is not finite.*vit_random.*precision fp32"):
         list(embed_batches(backbone, pixels, batch_size=2))
+
+
+def test_what_a_folder_holds_besides_images_is_told(query):
+    with pytest.warns(UserWarning, match="1 file of .* passed over: 1 .txt"):
+        as_pictures(query)

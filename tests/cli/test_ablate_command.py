@@ -280,6 +280,16 @@ def test_ray_is_asked_as_the_options_say(recipe, tmp_path, monkeypatch, capsys):
     assert "--ray" not in record(tmp_path / "out", "frozen-2shot-seed0")["command"]
 
 
+def test_a_dry_run_lists_the_runs_and_another_size_than_the_recipes_is_told(recipe, tmp_path, capsys):
+    recipe.write_text(f"image_size = 48\n{recipe.read_text()}")
+    assert ablate(recipe, tmp_path / "out", "--dry-run", "--image-size", "32") == 0
+    shown = capsys.readouterr()
+    assert "3 runs" in shown.out
+    assert "not begun" in shown.out
+    assert "the recipe is for --image-size 48, the command says 32, which is used" in shown.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_list_shows_what_is_finished(recipe, tmp_path, capsys):
     ablate(recipe, tmp_path / "out", "--only", "frozen")
     capsys.readouterr()

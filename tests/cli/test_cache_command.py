@@ -64,3 +64,13 @@ def test_what_training_keeps_is_listed_and_cleared_too(cache, tmp_path, capsys):
     assert f"removed 2.0 KB of decoded images from {tmp_path / 'images'}" in capsys.readouterr().out
     assert not (tmp_path / "images").exists()
     assert not (tmp_path / "statistics").exists()
+
+
+def test_what_runs_models_in_browsers_is_listed_and_removed_too(cache, capsys):
+    runtime = cache.folder.parent / "onnxruntime-web-1.2.3"
+    runtime.mkdir(parents=True)
+    (runtime / "ort.js").write_bytes(b"x" * 2000)
+    assert main(["info"]) == 0
+    assert "files of onnxruntime-web in" in capsys.readouterr().out
+    assert main(["clear"]) == 0
+    assert not runtime.exists()

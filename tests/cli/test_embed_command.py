@@ -79,3 +79,30 @@ def test_what_is_missing_is_a_sentence(words, said, capsys, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert main(["embed", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_passed_over_is_counted_once_and_named_by_kind(images, embed, tmp_path, capsys):
+    for name in ("a.txt", "b.txt"):
+        (images / "class 0" / name).write_text("no image")
+    assert embed(images, tmp_path / "vectors", "--shard-images", "5", "--unlabeled") == 0
+    said = capsys.readouterr().out
+    assert "in 8 files" in said
+    assert "2 files of colors passed over: 2 .txt (not the name of an image file: " in said
+    assert embed(images, tmp_path / "few", "--shard-images", "50") == 0
+    assert "in 1 file, in" in capsys.readouterr().out
+
+
+def test_refused_vectors_come_with_the_options_that_make_fitting_ones(images, tmp_path, capsys):
+    embedded = ["--backbone", "embedded"]
+    out = str(tmp_path / "vectors")
+    assert main(["embed", str(images), "--out", out, "--processes", "1", *embedded]) == 0
+    episodes = ["--way", "2", "--shots", "1", "--query", "2", "--episodes", "5"]
+    assert main(["evaluate", "--target", out, *episodes, *embedded]) == 2
+    said = capsys.readouterr().err
+    assert "adapter the one packaged with the embedded backbone (" in said
+    assert "make fitting ones with cplsr embed … --backbone embedded --adapter frozen --pooling cls, or" in said
+    assert "pooled_layers" not in said
+    flags = ["--adapter", "frozen", "--pooling", "cls"]
+    fitting = str(tmp_path / "fitting")
+    assert main(["embed", str(images), "--out", fitting, "--processes", "1", *embedded, *flags]) == 0
+    assert main(["evaluate", "--target", fitting, *episodes, *embedded]) == 0

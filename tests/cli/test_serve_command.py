@@ -38,7 +38,9 @@ def test_without_gradio_the_pip_command_is_named(
     assert "pip install 'cplsr[app]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [["--adapter", "frozen"], ["--image-size", "32"]])
+@pytest.mark.parametrize(
+    "option", [["--adapter", "frozen"], ["--image-size", "32"], ["--pooling", "cls"], ["--precision", "bf16"]]
+)
 def test_a_model_has_its_own_settings(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--model", "model", *option]) == 2
     assert option[0] in capsys.readouterr().err

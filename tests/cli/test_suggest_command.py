@@ -70,3 +70,33 @@ def test_bad_requests_are_one_sentence(tmp_path, common):
     (empty / "a.png").touch()
     with pytest.raises(InputError, match=r"none of the 1 images of .* can be read"):
         main(["--support", str(tmp_path / "support"), "--query", str(empty), *common])
+
+
+def test_what_is_passed_over_or_unreadable_is_told_and_no_file_is_overwritten(tmp_path, common, recwarn):
+    (tmp_path / "query" / "notes.txt").write_text("no image")
+    (tmp_path / "query" / "a.png").touch()
+    out = tmp_path / "next.csv"
+    out.write_text("mine")
+    asked = ["--support", str(tmp_path / "support"), "--query", str(tmp_path / "query"), "--out", str(out), *common]
+    with pytest.raises(InputError, match="exists already and stays as it is: give --force"):
+        main(asked)
+    assert out.read_text() == "mine"
+    assert main([*asked, "--force"]) == 0
+    assert out.read_text().startswith("path,")
+    said = [str(warning.message) for warning in recwarn]
+    assert any("1 file of" in each and "passed over: 1 .txt" in each for each in said)
+    assert any("1 of 9 images cannot be read" in each and "a.png" in each for each in said)
+
+
+def test_what_matters_stands_first_in_the_help():
+    from dataclasses import fields
+
+    from cplsr.cli.classify import Classify
+    from cplsr.cli.evaluate import Evaluate
+    from cplsr.cli.suggest import Suggest
+    from cplsr.cli.train import Train
+
+    for command, first in ((Suggest, "support"), (Classify, "support"), (Evaluate, "target"), (Train, "base")):
+        names = [field.name for field in fields(command)]
+        assert names[0] == first
+        assert names.index("out") < names.index("backbone")

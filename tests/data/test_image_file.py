@@ -111,6 +111,8 @@ def test_a_format_that_needs_a_package_says_which(brand: bytes, monkeypatch: pyt
     image_file._formats.cache_clear()
     try:
         assert read_image(content).size == (3, 2)
+        with pytest.raises(UnreadableImageError, match=r"damaged image$"):
+            read_image(content.replace(brand, b"hevc"))  # the package is there, and does not know what this is
     finally:
         Image.OPEN.pop("HEIF")
         Image.ID.remove("HEIF")

@@ -13,17 +13,17 @@ from oracles.color_folders import color_folders
 from oracles.elsewhere import Loader, end_always, squared_or_killed
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.classifier.query_files import open_queries
 from cplsr.data.open import open_domain
 from cplsr.data.parts import open_parts, parts_of
+from cplsr.data.query_files import open_queries, unlabeled_parts
 from cplsr.data.vectors import VectorShard, open_vectors, shard_files
-from cplsr.engines import in_processes
+from cplsr.engines import in_processes, on_ray, ray_cluster
 from cplsr.errors import InputError
 from cplsr.evaluation import shards
 from cplsr.evaluation.embed import embed_domain
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.evaluation.shards import embed_to_folder
-from cplsr.settings.engine import ShardingSettings
+from cplsr.settings.engine import ClusterSettings, ShardingSettings
 from cplsr.settings.episodes import EpisodeSettings
 
 SETTINGS = ShardingSettings(processes=1, shard_images=10, batch_size=4)
@@ -260,5 +260,26 @@ def test_tables_several_sources_and_unlabeled_images_keep_their_order_and_labels
     embed_to_folder([open_parts(images), parts_of(digits)], load, tmp_path / "b", SETTINGS)
     both = open_vectors(tmp_path / "b")
     assert (len(both), both.counts()["0"], both.counts()["class 0"]) == (41, 1, 6)
-    embed_to_folder([parts_of(open_queries(images))], load, tmp_path / "c", SETTINGS)
-    assert open_vectors(tmp_path / "c").identities == open_queries(images).identities
+    embed_to_folder([unlabeled_parts(images)], load, tmp_path / "c", SETTINGS)
+    queries, unlabeled = open_queries(images), open_vectors(tmp_path / "c")
+    assert (unlabeled.identities, unlabeled.skipped) == (queries.identities, queries.skipped)
+
+
+def test_what_is_passed_over_is_told_once_however_many_shards_there_are(images, load, tmp_path):
+    domain = open_domain(images)
+    assert len(domain.skipped) == 1
+    written = embed_to_folder([parts_of(domain)], load, tmp_path / "out", SETTINGS)
+    assert written.info.shards == 4
+    assert open_vectors(tmp_path / "out").skipped == domain.skipped
+    assert all(VectorShard.read(file).skipped == () for file in shard_files(tmp_path / "out"))
+
+
+def test_ray_whose_workers_die_every_time_is_a_sentence_and_a_number_it_cannot_heed_is_told():
+    ray = pytest.importorskip("ray")
+    settings = ClusterSettings()
+    said = "2 workers were asked for, but a cluster that runs already"
+    with ray_cluster(settings, 1, 1), pytest.warns(UserWarning, match=said), ray_cluster(settings, 2, 1):
+        (ended,) = on_ray(lambda code: os._exit(code), [1], cpus=1, attempts=1)
+    assert not ray.is_initialized()
+    assert isinstance(ended.error, InputError)
+    assert "a worker of ray was ended from outside" in str(ended.error)

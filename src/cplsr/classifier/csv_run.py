@@ -15,8 +15,8 @@ from pathlib import Path
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.no_class import check_rejection
 from cplsr.classifier.prediction import COLUMNS, Prediction
-from cplsr.classifier.query_files import TABLES
 from cplsr.data.domain import Domain
+from cplsr.data.listing import TABLES
 from cplsr.errors import InputError
 from cplsr.files import check_writable, csv_cell, new_file, only_writer, text_of_csv_cell, write_json, writing
 

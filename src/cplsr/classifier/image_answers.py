@@ -166,6 +166,9 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         pictures = as_pictures(X)
         embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
+        if embedded.failed:
+            index, reason = embedded.failed[0]
+            pass_over("skip", picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
         vectors = embedded.vectors.astype(np.float64)
         chosen = suggest(self.head_, vectors, count)
         names, indices = picture_names(pictures), embedded.indices[chosen].tolist()

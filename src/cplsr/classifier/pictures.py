@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from PIL import Image
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import read_image, require_size
+from cplsr.data.listing import skipped_by_kind
+from cplsr.data.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.errors import InputError
 
 FORMS = (
@@ -60,7 +62,7 @@ def as_pictures(X: Any) -> Domain | Tensor | ndarray:
     if isinstance(X, Domain):
         return X
     if isinstance(X, (str, os.PathLike)):
-        return open_queries(Path(X))
+        return told_skipped(X, open_queries(Path(X)))
     if isinstance(X, Tensor):
         return _from_tensor(X)
     if isinstance(X, Image.Image):
@@ -70,6 +72,13 @@ def as_pictures(X: Any) -> Domain | Tensor | ndarray:
     if isinstance(X, Sequence):
         return _from_sequence(X)
     raise InputError(f"images were given as {type(X).__name__}: give {FORMS}")
+
+
+def told_skipped(source: Any, domain: Domain) -> Domain:
+    """The domain, after a warning of what was passed over when it was opened."""
+    if domain.skipped:
+        warnings.warn(skipped_by_kind(source, domain.skipped), stacklevel=5)
+    return domain
 
 
 def unlabeled_pictures(names: Sequence[str], pictures: Sequence[Image.Image | ndarray | str]) -> Domain:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 COLUMNS = ("path", "label", "confidence", "runner_up", "runner_up_confidence", "known", "error")
 """What a table of answers shows of each, in a file and in pandas."""
 
+ROWS_SHOWN = 20
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -61,6 +63,10 @@ class PredictionTable:
         >>> table = PredictionTable((Prediction("a.png", "rust", 0.9), Prediction("b.png", error="0 bytes")))
         >>> [(row.name, row.label) for row in table], table.confidences
         ([('a.png', 'rust'), ('b.png', '')], [0.9, None])
+        >>> print(table)
+        path   label      confidence  runner up
+        a.png  rust       0.90
+        b.png  (0 bytes)
     """
 
     rows: tuple[Prediction, ...]
@@ -76,6 +82,18 @@ class PredictionTable:
     def __getitem__(self, index: int) -> Prediction:
         """One row."""
         return self.rows[index]
+
+    def __str__(self) -> str:
+        """A small table, the first rows of many."""
+        shown = [("path", "label", "confidence", "runner up")]
+        for row in self.rows[:ROWS_SHOWN]:
+            sure = "" if row.confidence is None else f"{row.confidence:.2f}"
+            shown.append((row.name, row.label or f"({row.error})", sure, row.runner_up))
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in shown]
+        if len(self) > ROWS_SHOWN:
+            lines.append(f"and {len(self) - ROWS_SHOWN:,} more")
+        return "\n".join(lines)
 
     @property
     def paths(self) -> list[str]:

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from cplsr.classifier.embed_pictures import Embedded
 from cplsr.classifier.embedding_classifier import named
-from cplsr.classifier.pictures import as_pictures, picture_names
+from cplsr.classifier.pictures import as_pictures, picture_names, told_skipped
 from cplsr.data.domain import Domain
 from cplsr.data.open import open_domain
 from cplsr.errors import InputError
@@ -22,7 +22,7 @@ def labeled_pictures(X: Any, y: Any) -> tuple[Any, ndarray]:
     """Images and a label for each; without `y` the images must bring their labels, as a folder of folders does."""
     if y is None:
         if isinstance(X, (str, os.PathLike)):
-            X = open_domain(X if isinstance(X, str) else Path(X))
+            X = told_skipped(X, open_domain(X if isinstance(X, str) else Path(X)))
         if not isinstance(X, Domain):
             raise InputError("images were given without labels: give y, or a folder with one folder per class")
         return X, np.array(X.classes)[X.labels]

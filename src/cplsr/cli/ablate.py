@@ -16,7 +16,7 @@ import tyro
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
 from cplsr.cli.terminal import fits, print_plain
-from cplsr.cli.train import Train
+from cplsr.cli.train import Train, warn_of_another_backbone
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
 from cplsr.files import new_file, only_writer
@@ -56,6 +56,8 @@ class Ablate(RaySettings, Train, SharedSettings):
     """Always."""
     snapshots: tyro.conf.Suppress[bool] = False
     """Here `best_on_target`."""
+    dry_run: bool = False
+    """The same as --list."""
 
     out: Path | None = None
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
@@ -98,8 +100,10 @@ def main(arguments: list[str]) -> int:
                 f"the recipe sets {name}, but an ablation has several: write {name}s = [1, 5], for example"
             )
     options = parse(Ablate, "ablate", rest, recipe)
+    warn_of_another_backbone(options, recipe)
     earlier = recipe.get("target", ())
-    options = dataclasses.replace(options, target=options.target[len(earlier) :] or earlier)
+    listing = options.list_runs or options.dry_run
+    options = dataclasses.replace(options, target=options.target[len(earlier) :] or earlier, list_runs=listing)
     if not options.rows:
         raise InputError("there are no rows to run: give a recipe that has some, like recipes/ablation_mini.toml")
     if options.out is None:

@@ -12,8 +12,8 @@ import cplsr
 from cplsr.cli.terminal import print_plain
 
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
-          "hashes": "hashes of image files"}  # fmt: skip
-"""Folders in the cache beside the embeddings, and what they hold."""
+          "hashes": "hashes of image files", "onnxruntime-web-*": "files of onnxruntime-web"}  # fmt: skip
+"""Folders in the cache beside the embeddings, by pattern, and what they hold."""
 
 
 def main(arguments: list[str]) -> int:
@@ -70,7 +70,7 @@ def clear() -> None:
 def _other_folders() -> dict[Path, str]:
     from cplsr.environment import cache_folder
 
-    return {folder: what for name, what in OTHERS.items() if (folder := cache_folder() / name).is_dir()}
+    return {folder: what for name, what in OTHERS.items() for folder in sorted(cache_folder().glob(name))}
 
 
 def _bytes_in(folder: Path) -> int:

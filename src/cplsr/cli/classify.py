@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import sys
 import warnings
@@ -45,6 +44,13 @@ MODELS_OWN = (
     "tune_options",
 )
 """Options that a saved classifier has settled."""
+
+
+def check_settled(options: BackboneSettings, advice: str = "leave it out") -> None:
+    """Raise `InputError` if options were given that a saved classifier has settled."""
+    for field in dataclasses.fields(options):
+        if field.name in MODELS_OWN and getattr(options, field.name) != field.default:
+            raise InputError(f"--{field.name.replace('_', '-')} does not go with --model, which has its own: {advice}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +105,16 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
         )
         return classifier.fit(examples)
 
-    def load_saved(self, model: Path) -> FewShotClassifier:
-        """Load a saved classifier."""
+    def fit_or_load(
+        self, examples: Domain | None, model: Path | None, tune_on_support: bool | dict[str, Any] = False
+    ) -> FewShotClassifier:
+        """Fit a classifier to examples, or load a saved one."""
+        if examples is not None:
+            return self.fit(examples, tune_on_support)
         from cplsr.classifier.few_shot_classifier import FewShotClassifier
 
         return FewShotClassifier.load(
-            model,
+            cast("Path", model),
             backbone=None if self.backbone == AUTO else self.backbone,
             device=self.device,
             batch_size=self.batch_size,
@@ -122,13 +132,8 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
             raise InputError(
                 "give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)"
             )
-        settled = (field for field in dataclasses.fields(self) if model is not None and field.name in MODELS_OWN)
-        for field in settled:
-            if getattr(self, field.name) != field.default:
-                raise InputError(
-                    f"--{field.name.replace('_', '-')} does not go with --model, which has its own: leave it out, or "
-                    "fit with --support"
-                )
+        if model is not None:
+            check_settled(self, "leave it out, or fit with --support")
 
     def embedding_cache(self) -> EmbeddingCache | None:
         """Where embeddings are kept, unless they should not be."""
@@ -138,21 +143,30 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelingRequest(Declared):
-    """What is labeled, from what, and where the answers go; options that stand first."""
+class ImagesRequest(Declared):
+    """Which images, and from what their classes are learned; options that stand first."""
 
     support: str | None = None
     """The examples: a folder with one folder per class, or a csv with the columns path,label."""
     query: Path | None = None
-    """What to label: a folder (at any depth), one image, a csv with the column path, or what `cplsr embed` wrote."""
-    out: Path = Path("predictions.csv")
-    """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
+    """Images without labels: a folder (at any depth), one image, a csv with the column path, tar or parquet files,
+    hf:user/name, or what `cplsr embed` wrote."""
+    out: Path | None = None
+    """Where the answers go."""
     force: bool = False
     """Overwrite --out without asking."""
+    model: Path | None = None
+    """A classifier saved before by `cplsr classify --save`, instead of --support."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelingRequest(ImagesRequest):
+    """What is labeled, from what, and where the answers go."""
+
+    out: Path = Path("predictions.csv")  # type: ignore[assignment]
+    """Where the answers go: path, label, confidence, runner_up, runner_up_confidence, known, error."""
     reject_below: Annotated[float, between(0, 1)] | None = None
     """Answer 'unknown' where the best class is less likely than this, for example 0.5."""
-    model: Path | None = None
-    """A classifier saved before by --save, instead of --support."""
     save: Path | None = None
     """Also save the classifier to this folder, for --model, `cplsr serve` and `cplsr export`."""
     copy_to: Path | None = None
@@ -186,8 +200,9 @@ def main(arguments: list[str]) -> int:
     from cplsr.classifier.csv_run import label_to_csv, labeled_files, summarize
     from cplsr.classifier.sorted_copies import copy_by_label
 
-    queries, support = open_images(options, query)
-    classifier = make_classifier(options, support)
+    queries, support = open_images(options.support, query, options.skipped_to)
+    tuning = parse_options(options.tune_options, "tuning", "steps=100")
+    classifier = options.fit_or_load(support, options.model, options.tune_on_support and (tuning or True))
     check_labeling(options, classifier, queries)
     if options.save is not None:
         classifier.save(options.save)
@@ -216,18 +231,23 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def open_images(options: Classify, query: Path) -> tuple[Domain, Domain | None]:
-    """Open what is to be labeled and the examples, if any; what is passed over is told, and listed if asked for."""
-    from cplsr.classifier.query_files import open_queries
+def open_images(support: str | None, query: Path, skipped_to: Path | None) -> tuple[Domain, Domain | None]:
+    """Open images without labels and the examples, if any; what is passed over is told, and listed if asked for."""
     from cplsr.data.listing import skipped_by_kind
+    from cplsr.data.query_files import open_queries
 
     queries = open_queries(query)
-    support = None if options.support is None else open_support(options.support)
+    examples = None if support is None else open_support(support)
     if queries.skipped:
         warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
-    if options.skipped_to is not None:
-        write_skipped(options.skipped_to, [*(() if support is None else support.skipped), *queries.skipped])
-    return queries, support
+    if skipped_to is not None:
+        from cplsr.files import new_file
+        from cplsr.report.tables import table
+
+        skipped = [*(() if examples is None else examples.skipped), *queries.skipped]
+        with new_file(skipped_to) as stream:
+            stream.write(table("passed over", ("path", "reason"), skipped).to_csv())
+    return queries, examples
 
 
 def check_labeling(options: Classify, classifier: FewShotClassifier, queries: Domain) -> None:
@@ -239,16 +259,16 @@ def check_labeling(options: Classify, classifier: FewShotClassifier, queries: Do
     from cplsr.classifier.csv_run import check_out, check_partial, run_identity
     from cplsr.classifier.no_class import check_rejection
     from cplsr.classifier.sorted_copies import check_label_folders
+    from cplsr.data.image_file import FileReader
 
     check_rejection(options.reject_below, classifier.classes_)
     if options.together:
         classifier.head_.check_together(len(queries))
     if options.copy_to is not None:
         query = cast("Path", options.query)
-        if queries.vectors is not None:
-            raise InputError(
-                f"--copy-to copies images, but {query} holds only vectors: leave it out, or give the images"
-            )
+        if not isinstance(queries.reader, FileReader):
+            held = "only vectors" if queries.vectors is not None else "no image files of their own"
+            raise InputError(f"--copy-to copies images, but {query} holds {held}: leave it out, or give the images")
         check_label_folders([str(name) for name in classifier.classes_.tolist()], options.copy_to, query)
     check_out(options.out)
     if not options.restart:
@@ -294,16 +314,6 @@ def check_overwriting(out: Path, force: bool) -> None:
     raise InputError(f"{out} exists already and stays as it is: give --force to overwrite it, or another --out")
 
 
-def write_skipped(file: Path, skipped: Sequence[tuple[str, str]]) -> None:
-    """List files that were passed over, and why."""
-    from cplsr.files import csv_cell, new_file
-
-    with new_file(file) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("path", "reason"))
-        writer.writerows([csv_cell(cell) for cell in row] for row in skipped)
-
-
 def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
     """Make a table of the examples that look mislabeled, the most doubtful first."""
     from cplsr.report.tables import table
@@ -316,14 +326,6 @@ def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
         caption=f"{more}each judged by the other examples",
         left=3,
     )
-
-
-def make_classifier(options: Classify, support: Domain | None) -> FewShotClassifier:
-    """Load the saved classifier, or fit one to the examples."""
-    if support is not None:
-        tuning = parse_options(options.tune_options, "tuning", "steps=100")
-        return options.fit(support, tuning if options.tune_on_support and tuning else options.tune_on_support)
-    return options.load_saved(cast("Path", options.model))
 
 
 def open_support(source: str) -> Domain:

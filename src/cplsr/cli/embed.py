@@ -11,7 +11,7 @@ import tyro
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
 from cplsr.cli.options import parse
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 from cplsr.settings.engine import ShardingSettings
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Embed(ShardingSettings, ClassifierBackbone):
     out: Path | None = None
     """The folder for the vectors."""
     unlabeled: bool = False
-    """Take all images of a folder, at any depth, or of a csv with the column path, without labels."""
+    """Take all images without labels: of a folder, at any depth, of a csv with the column path, of tar files, of
+    parquet files or of hf:user/name."""
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,23 @@ def settled(options: Embed) -> Model:
 
 def open_source(source: str, unlabeled: bool) -> Parts:
     """List what is to be embedded."""
-    from cplsr.data.parts import open_parts, parts_of
+    from cplsr.data.parts import open_parts
+    from cplsr.data.query_files import unlabeled_parts
 
-    if not unlabeled:
-        return open_parts(source)
-    from cplsr.classifier.query_files import open_queries
-
-    return parts_of(open_queries(source))
+    return unlabeled_parts(source) if unlabeled else open_parts(source)
 
 
 def summary_text(written: WrittenVectors, out: Path) -> str:
     """Say how many vectors there are, and what has none."""
     info = written.info
     images, failed = info.images or 0, info.failed or 0
-    lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {info.shards:,} files, in {out}"]
+    lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {counted(info.shards or 0, 'file')}, in {out}"]
     if written.new < images:
         lines.append(f"{images - written.new:,} images were embedded already")
     if failed:
         lines.append(f"could not be read: {failed:,}")
     if info.skipped:
-        name, reason = info.skipped[0]
-        lines.append(f"passed over: {len(info.skipped):,} files, the first is {name}: {reason}")
+        from cplsr.data.listing import skipped_by_kind
+
+        lines.append(skipped_by_kind(info.name, [(name, reason) for name, reason in info.skipped]))
     return "\n".join(lines)

@@ -10,7 +10,7 @@ import tyro
 
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import WARNING, fits, print_plain
-from cplsr.declared import parse_options
+from cplsr.declared import Declared, parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
 from cplsr.records.public import public_command
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
-    """Measure N-way K-shot accuracy on target domains: the frozen backbone, and adapters beside it.
-
-    Every image is embedded once and kept in the cache (see `cplsr cache`); all methods see the same episodes.
-    """
+class MeasuringRequest(Declared):
+    """What is measured, and where; options that stand first."""
 
     target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
@@ -43,6 +40,17 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     head: tuple[str, ...] = ("prototypes",)
     """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn; and centered, em, bd_cspn, alpha_tim,
     which see the queries of an episode together; with options as in ridge:penalty=1 or em:gamma=1,iterations=5."""
+    out: Path | None = None
+    """Also write the results to this file, as json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings, MeasuringRequest):
+    """Measure N-way K-shot accuracy on target domains: the frozen backbone, and adapters beside it.
+
+    Every image is embedded once and kept in the cache (see `cplsr cache`); all methods see the same episodes.
+    """
+
     match_shot: bool = False
     """Measure each adapter only at the shot it was trained for."""
     method: str | None = None
@@ -58,8 +66,6 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings):
     best_on_target: bool = False
     """Also measure the snapshots of every run given as --adapter (trained with --snapshots), and note how much better
     the best epoch chosen on each target is than the last: not allowed, but often published."""
-    out: Path | None = None
-    """Also write the results to this file, as json."""
 
 
 def main(arguments: list[str]) -> int:

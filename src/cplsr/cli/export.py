@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 import cplsr
+from cplsr.cli.classify import check_settled
 from cplsr.cli.options import parse
 from cplsr.errors import InputError
 from cplsr.records.adapter import AdapterInfo
@@ -123,9 +124,7 @@ def _check(options: Export) -> None:
     if options.model is not None:
         if options.to not in ("onnx", "browser"):
             raise InputError(f"a classifier (--model) can be written --to onnx or browser only, not {options.to}")
-        brought = ("adapter", "image_size", "heads", "mean", "std", "pooling", "layers")
-        if given := [name for name in brought if getattr(options, name) is not None]:
-            raise InputError(f"--{given[0].replace('_', '-')} comes with the classifier of --model: leave it out")
+        check_settled(options)
     elif options.to == "browser":
         raise InputError("a page for browsers is made of a saved classifier: give its folder as --model")
     from cplsr.export.destination import check_free_checkpoint, check_free_file, check_free_folder

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 import cplsr
-from cplsr.cli.classify import AUTO, ClassifierBackbone
+from cplsr.cli.classify import AUTO, ClassifierBackbone, check_settled
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.environment import installed_version
@@ -76,9 +76,8 @@ def check_request(options: Serve) -> None:
     """Raise `InputError` before anything is loaded, where gradio is missing or options do not go together."""
     if installed_version("gradio") is None:
         raise InputError("the web page needs gradio, which is not installed: pip install 'cplsr[app]'")
-    for option in ("adapter", "image_size"):
-        if options.model is not None and getattr(options, option) is not None:
-            raise InputError(f"--{option.replace('_', '-')} does not go with --model, which has its own: leave it out")
+    if options.model is not None:
+        check_settled(options)
     for name in options.allow_host:
         if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
             raise InputError(f"--allow-host {name!r} is no name: give it without http:// and without a port")

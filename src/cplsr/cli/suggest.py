@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
-from cplsr.cli.classify import FittingSettings, open_support
+from cplsr.cli.classify import FittingSettings, ImagesRequest, check_overwriting, open_images
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
@@ -17,21 +17,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suggest(FittingSettings):
+class Suggest(FittingSettings, ImagesRequest):
     """Say which images to label next: those whose labels would teach most, the best first.
 
     They are in doubt, unlike the examples and unlike each other. Put them into the folders of their classes among the
     examples, and ask again.
     """
 
-    support: str | None = None
-    """The examples: a folder with one folder per class, or a csv with the columns path,label."""
-    query: Path | None = None
-    """Images without labels: a folder (at any depth), or a csv with the column path."""
     count: Annotated[int, between(1, 1000)] = 10
     """How many images to name."""
-    model: Path | None = None
-    """A classifier saved before by `cplsr classify --save`, instead of --support."""
     out: Path | None = None
     """Also write them to this csv: path, label, confidence, runner_up, runner_up_confidence, why."""
 
@@ -43,17 +37,13 @@ def main(arguments: list[str]) -> int:
     if options.query is None:
         raise InputError("there is nothing to choose from: give --query FOLDER, or a csv of paths")
     from cplsr.classifier.csv_run import check_out
-    from cplsr.classifier.query_files import open_queries
     from cplsr.files import new_file
 
-    queries = open_queries(options.query)
     if options.out is not None:
+        check_overwriting(options.out, options.force)
         check_out(options.out)
-    if options.support is not None:
-        classifier = options.fit(open_support(options.support))
-    else:
-        classifier = options.load_saved(cast("Path", options.model))
-    suggested = classifier.suggest(queries, options.count)
+    queries, support = open_images(options.support, options.query, None)
+    suggested = options.fit_or_load(support, options.model).suggest(queries, options.count)
     if not suggested:
         raise InputError(f"none of the {len(queries):,} images of {options.query} can be read: give others")
     for each in suggested:

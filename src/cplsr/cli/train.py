@@ -24,15 +24,8 @@ OWN_METHOD = "cplsr"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains, BackboneSettings):
-    """Train an adapter on a base domain: episodes, rotated images as new classes, pseudo-classes in embedding space.
-
-    Settings may come from a recipe, `cplsr train RECIPE.toml [options]`; options on the command line beat it. The
-    folder RUN gets adapter/ (the selected one), last/, metrics.jsonl and run.json.
-    Suggested where images are read by all blocks and ridge regression, below the backbone's own image size only:
-    best_112.toml, which comes with the package (coalescent projections, trained by what is read; half a point more). At
-    that size itself nothing is: best_224.toml gained -0.13 points at one shot and +0.03 at five, train nothing there.
-    """
+class RunRequest(TrainingDomains):
+    """What is trained on, and where the run goes; options that stand first."""
 
     out: Path | None = None
     """The folder RUN."""
@@ -42,6 +35,19 @@ class Train(ThreadSettings, DecodingSettings, TrainingSettings, TrainingDomains,
     """Continue an interrupted run; the same result as without the interruption."""
     snapshots: bool = False
     """Also keep the adapter of every validation, in RUN/snapshots: see --best-on-target of evaluate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(ThreadSettings, DecodingSettings, TrainingSettings, BackboneSettings, RunRequest):
+    """Train an adapter on a base domain: episodes, rotated images as new classes, pseudo-classes in embedding space.
+
+    Settings may come from a recipe, `cplsr train RECIPE.toml [options]`; options on the command line beat it. The
+    folder RUN gets adapter/ (the selected one), last/, metrics.jsonl and run.json.
+    Suggested where images are read by all blocks and ridge regression, below the backbone's own image size only:
+    best_112.toml, which comes with the package (coalescent projections, trained by what is read; half a point more). At
+    that size itself nothing is: best_224.toml gained -0.13 points at one shot and +0.03 at five, train nothing there.
+    """
+
     method: str = OWN_METHOD
     """Whose loss: cplsr, or a competitor's (pmf, styleadv, ldp_net, fap, wave_san, afa, ata, lrp, fwt, attn_temp,
     reap, cd_cls), which brings rate, weight decay, sst and pe of its own where none are given."""
@@ -64,15 +70,20 @@ def main(arguments: list[str]) -> int:
     """Read the recipe, parse the options, train."""
     recipe, rest = split_recipe(Train, arguments)
     options = parse_train(rest, recipe)
+    warn_of_another_backbone(options, recipe)
+    return run(options, public_command(["cplsr", "train", *arguments]))
+
+
+def warn_of_another_backbone(options: Train, recipe: Mapping[str, Any]) -> None:
+    """Say where the command is for another backbone or image size than the recipe."""
     for name in ("backbone", "image_size"):
         if name in recipe and recipe[name] != getattr(options, name):
             option = "--" + name.replace("_", "-")
             warnings.warn(
                 f"the recipe is for {option} {recipe[name]}, the command says {getattr(options, name)}, which is used: "
                 "what the recipe was tuned for may not fit",
-                stacklevel=2,
+                stacklevel=3,
             )
-    return run(options, public_command(["cplsr", "train", *arguments]))
 
 
 def parse_train(arguments: Sequence[str], recipe: Mapping[str, Any]) -> Train:

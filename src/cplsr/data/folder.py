@@ -10,7 +10,7 @@ from pathlib import Path
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import is_image_name
 from cplsr.data.listing import SHOWN, Row, domain_from_rows, skipped_message
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 NO_IMAGE_NAME = "not the name of an image file"
@@ -47,17 +47,41 @@ def open_folder(
     return replace(domain, skipped=tuple(skipped)).without_empty_classes()
 
 
-def stream_folder(root: Path, skipped: list[tuple[str, str]]) -> tuple[list[str], Iterator[Row]]:
-    """The classes of a folder and its images, one class folder listed at a time; other files are added to `skipped`.
+def stream_folder(root: Path, skipped: list[tuple[str, str]]) -> tuple[list[str], int, Iterator[Row]]:
+    """The classes of a folder, how many images it has, and these, one class folder listed at a time.
+
+    Other files are added to `skipped`.
 
     Raises:
         InputError: as `open_folder` does.
     """
     _check_is_folder(root)
     folders = _class_folders(root, skipped)
-    if not any(True for _ in _rows(root, folders, [])):
+    images = sum(1 for _ in _rows(root, folders, []))
+    if not images:
         raise InputError(_nothing_found(root))
-    return folders, _rows(root, folders, skipped)
+    return folders, images, _rows(root, folders, skipped)
+
+
+def walk_images(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[str]:
+    """The images in a folder and the folders in it, in order of path, one folder listed at a time.
+
+    Hidden and system files are ignored, links to folders not followed; other files are added to `skipped`.
+    """
+    try:
+        entries = _visible(folder)
+    except InputError:
+        skipped.append((str(folder), "a folder that cannot be read"))
+        return
+    for entry in sorted(entries, key=lambda entry: f"{entry.name}{os.sep if _is_folder(entry) else ''}"):
+        path = Path(entry.path)
+        if _is_folder(entry):
+            if not entry.is_symlink():
+                yield from walk_images(path, skipped)
+        elif is_image_name(entry.name):
+            yield str(path)
+        else:
+            skipped.append((str(path), NO_IMAGE_NAME))
 
 
 def subfolders(folder: Path) -> list[str]:
@@ -152,5 +176,5 @@ def describe(folder: Path) -> str:
     ):
         if names:
             more = ", …" if len(names) > SHOWN else ""
-            parts.append(f"{len(names):,} {kind}{'s' * (len(names) > 1)} ({', '.join(names[:SHOWN])}{more})")
+            parts.append(f"{counted(len(names), kind)} ({', '.join(names[:SHOWN])}{more})")
     return " and ".join(parts) or "nothing"

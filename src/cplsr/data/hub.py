@@ -70,19 +70,19 @@ class DataSet:
     rows: Callable[[str], tuple[Any, str, str]]
     label: str | None = None
 
-    def open(self, split: str | None = None) -> Domain:
-        """Open a part; default: the only one, or `train`.
+    def open(self, split: str | None = None, *, labeled: bool = True) -> Domain:
+        """Open a part; default: the only one, or `train`. Without labels all images are of one nameless class.
 
         Raises:
             InputError: there is no such part or no such column.
         """
         rows, version, name = self.rows(_choose_split(self.source, self.splits, split))
-        return _domain(rows, version, self.label, name)
+        return _domain(rows, version, self.label, name, labeled)
 
 
-def open_hub(address: str, *, split: str | None = None) -> Domain:
+def open_hub(address: str, *, split: str | None = None, labeled: bool = True) -> Domain:
     """Open a data set of the hub by its `Address`; `split` takes precedence over the one in it."""
-    return find_on_hub(address).open(split or Address.parse(address).split)
+    return find_on_hub(address).open(split or Address.parse(address).split, labeled=labeled)
 
 
 def find_on_hub(address: str) -> DataSet:
@@ -193,7 +193,7 @@ def _files_hash(files: Iterable[str], root: Path | None) -> str:
     return digest.hexdigest()
 
 
-def _domain(rows: Any, version: str, label: str | None, name: str) -> Domain:
+def _domain(rows: Any, version: str, label: str | None, name: str, labeled: bool) -> Domain:
     datasets = _import_datasets()
     features = rows.features
     images = [column for column, feature in features.items() if isinstance(feature, datasets.Image)]
@@ -203,7 +203,12 @@ def _domain(rows: Any, version: str, label: str | None, name: str) -> Domain:
         )
     (image,) = images
     encoded = rows.select_columns(images).cast_column(image, datasets.Image(decode=False))
-    classes, labels = _labels(rows, _label_column(features, label, name, datasets), name, datasets)
+    classes: tuple[str, ...] = ("",)
+    labels = np.zeros(len(rows), dtype=np.int64)
+    if not len(rows):
+        raise InputError(f"{name} has no rows in this split: give another split")
+    if labeled:
+        classes, labels = _labels(rows, _label_column(features, label, name, datasets), name, datasets)
     return Domain(
         name=name,
         classes=classes,
@@ -231,8 +236,6 @@ def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str
     """Class names and labels; classes without images are left out, numbers and texts become names."""
     values = rows.select_columns([column]).with_format("arrow")[:][column].to_pylist()
     feature = rows.features[column]
-    if not values:
-        raise InputError(f"{name} has no rows in this split: give another split")
     if any(value is None for value in values) or isinstance(values[0], list | dict):
         raise InputError(
             f"column {column} of {name} does not give every image one label: name another as hf:NAME#COLUMN"

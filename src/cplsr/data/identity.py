@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
@@ -19,6 +19,7 @@ from cplsr.data.image_file import require_regular
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 from cplsr.files import read_sealed, write_sealed
+from cplsr.progress import progress_bar
 
 HASH_BYTES = 16
 _BLOCK = 1 << 20
@@ -59,8 +60,9 @@ def look_at_files(root: str, paths: Sequence[str]) -> list[LookedAt]:
     for file in looked_at:
         if file.problem is None:
             by_folder[os.path.dirname(file.full_path)].append(file)  # noqa: PTH120
-    for folder, files in by_folder.items():
-        _find_hashes(folder, files)
+    with progress_bar(len(paths), "looking at files", unit="file") as bar:
+        for folder, files in by_folder.items():
+            _find_hashes(folder, files, bar.update)
     return looked_at
 
 
@@ -74,7 +76,7 @@ def _look(path: str, full_path: str) -> LookedAt:
     return LookedAt(path, full_path, version, problem=None if status.st_size else "0 bytes")
 
 
-def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
+def _find_hashes(folder: str, files: Sequence[LookedAt], done: Callable[[int], object]) -> None:
     """Give files of one folder their hashes: from the cache where it knows them, else by reading them."""
     cached = cache_folder() / "hashes" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
     try:
@@ -86,11 +88,13 @@ def _find_hashes(folder: str, files: Sequence[LookedAt]) -> None:
         *version, file.hash = known.get(os.path.basename(file.full_path), [""])  # noqa: PTH119
         if version != file.version:
             unknown.append(file)
+    done(len(files) - len(unknown))
     if not unknown:
         return
     begin = time.time_ns()
     for file in unknown:
         _read_hash(file)
+        done(1)
     sure = begin - int(FRESH_SECONDS * 1e9)
     added = {
         os.path.basename(file.full_path): [*file.version, file.hash]  # noqa: PTH119

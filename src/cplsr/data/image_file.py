@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -116,6 +117,8 @@ def _reason_unidentified(source: str | Path | bytes) -> str:
         with contextlib.suppress(OSError), Path(source).open("rb") as stream:
             start = stream.read(12)
     package = PACKAGES.get(start[8:12]) if start[4:8] == b"ftyp" else None
+    if package == "pillow-heif" and sys.modules.get("pillow_heif") is not None:
+        return "damaged image"
     if package is not None:
         return f"damaged, or of a format that needs another package: pip install {package}"
     return "not an image of a known format" if start else "0 bytes"

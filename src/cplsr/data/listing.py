@@ -12,8 +12,9 @@ import numpy as np
 from cplsr.data.domain import Domain
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader
-from cplsr.errors import InputError
+from cplsr.errors import InputError, counted
 
+TABLES = frozenset({".csv", ".tsv"})
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "target")
 GROUP_COLUMNS = ("group", "patient", "subject")
@@ -95,22 +96,22 @@ def skipped_by_kind(source: str | Path, skipped: Sequence[tuple[str, str]]) -> s
     for (ending, reason), names in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
         more = ", …" if len(names) > SHOWN else ""
         parts.append(f"{len(names):,} {ending or 'without ending'} ({reason}: {', '.join(names[:SHOWN])}{more})")
-    files = "1 file" if len(skipped) == 1 else f"{len(skipped):,} files"
-    return f"{files} of {source} passed over: {'; '.join(parts)}"
+    return f"{counted(len(skipped), 'file')} of {source} passed over: {'; '.join(parts)}"
 
 
-def read_rows(table: Path) -> Iterator[Row]:
-    """Read the rows of a table one at a time.
+def read_rows(table: Path, *, labeled: bool = True) -> Iterator[Row]:
+    """Read the rows of a table one at a time; where no labels are wanted, the column of paths is all it needs.
 
     Raises:
         InputError: the table lacks a column or a cell, or has no rows.
     """
-    empty = True
+    empty, wanted = True, "path,label" if labeled else "path"
     try:
         with table.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, delimiter="\t" if table.suffix.lower() == ".tsv" else ",")
             header = [cell.strip().lower() for cell in next(reader, [])]
-            path, label = _column(table, header, PATH_COLUMNS), _column(table, header, LABEL_COLUMNS)
+            path = _column(table, header, PATH_COLUMNS)
+            label = _column(table, header, LABEL_COLUMNS) if labeled else None
             group = next((header.index(column) for column in GROUP_COLUMNS if column in header), None)
             for cells in reader:
                 if any(cell.strip() for cell in cells):
@@ -118,13 +119,19 @@ def read_rows(table: Path) -> Iterator[Row]:
                     yield _row(table, reader.line_num, header, cells, path, label, group)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"{table} is not a table in UTF-8 ({error}): save it as csv with the columns path,label"
+            f"{table} is not a table in UTF-8 ({error}): save it as csv with the columns {wanted}"
         ) from error
     if empty:
-        raise InputError(f"{table} lists no images: give lines of path,label below the header")
+        raise InputError(f"{table} lists no images: give lines of {wanted} below the header")
 
 
-def _row(table: Path, line: int, header: list[str], cells: list[str], path: int, label: int, group: int | None) -> Row:
+def _row(
+    table: Path, line: int, header: list[str], cells: list[str], path: int, label: int | None, group: int | None
+) -> Row:
+    if label is None:
+        if len(cells) <= path or not cells[path].strip() or "\0" in cells[path]:
+            raise InputError(f"{table}, line {line} has no path: give one image per line")
+        return Row(cells[path].strip(), "")
     if len(cells) != len(header) or not cells[path].strip() or not cells[label].strip() or "\0" in cells[path]:
         raise InputError(
             f"{table}, line {line}: {len(cells)} cells {cells[:4]}, but the header has {len(header)} "

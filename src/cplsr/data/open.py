@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cplsr.data.domain import Domain
 from cplsr.data.folder import open_folder
+from cplsr.data.listing import TABLES, open_listing
 from cplsr.errors import InputError
 from cplsr.named import Named
 
@@ -18,7 +19,6 @@ FORMS = (
     "of parquet files, a folder written by `cplsr embed`, "
     "hf:user/name[@split], procedural:NAME, digits, or a benchmark data set as NAME:DIR (see `cplsr data list`)"
 )
-TABLES = frozenset({".csv", ".tsv"})
 DOMAINS: Named[Callable[..., Domain]] = Named("domains", "domain", {})
 """What other packages open, by the name before the colon: `opener(rest, split=…, strict=…)`."""
 
@@ -102,8 +102,6 @@ def _open_path(path: Path, split: str | None, strict: bool) -> Domain:
     if path.is_file():
         if path.suffix.lower() not in TABLES:
             raise InputError(f"{path} is a file of unknown kind: give {FORMS}")
-        from cplsr.data.listing import open_listing
-
         _refuse_split(path, split)
         return open_listing(path, strict=strict)
     if is_saved_data_set(path):

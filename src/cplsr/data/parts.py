@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,8 +16,8 @@ import numpy as np
 from cplsr.data.domain import Domain
 from cplsr.data.folder import stream_folder
 from cplsr.data.hub import is_saved_data_set
-from cplsr.data.listing import listed, read_rows
-from cplsr.data.open import TABLES, open_domain
+from cplsr.data.listing import TABLES, listed, read_rows
+from cplsr.data.open import open_domain
 from cplsr.data.tar import from_members, is_tar, stream_tar, tar_classes
 from cplsr.data.vectors import is_vectors
 
@@ -34,14 +36,19 @@ class Parts:
         classes: of all parts.
         parts: gives the parts, each of at most so many images.
         skipped: (name, reason) of what is no image; complete when all parts were given.
-        images: how many there are at most, if that is known beforehand.
+        images: how many there are at most.
     """
 
     name: str
     classes: tuple[str, ...]
     parts: Callable[[int], Iterator[Part]]
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    images: int | None = None
+    images: int = 0
+
+    def whole(self) -> Domain:
+        """Open all of it as one domain."""
+        (domain,) = (part() for part in self.parts(sys.maxsize))
+        return replace(domain, skipped=(*self.skipped, *domain.skipped))
 
 
 def open_parts(source: str | Path) -> Parts:
@@ -59,7 +66,7 @@ def open_parts(source: str | Path) -> Parts:
     if path.is_file() and path.suffix.lower() in TABLES:
         return _table(path)
     if path.exists() and is_tar(path):
-        return _tar(path)
+        return tar_parts(path)
     if path.is_dir() and not is_saved_data_set(path) and not is_vectors(path):
         return _folder(path)
     return parts_of(open_domain(source))
@@ -70,7 +77,8 @@ def parts_of(domain: Domain) -> Parts:
 
     def parts(images: int) -> Iterator[Part]:
         for start in range(0, len(domain), images):
-            yield partial(_itself, domain.select(np.arange(start, min(start + images, len(domain)))))
+            part = domain.select(np.arange(start, min(start + images, len(domain))))
+            yield partial(_itself, replace(part, skipped=()))  # those are told once, for the whole
 
     return Parts(domain.name, domain.classes, parts, list(domain.skipped), len(domain))
 
@@ -81,31 +89,30 @@ def _itself(domain: Domain) -> Domain:
 
 def _folder(root: Path) -> Parts:
     skipped: list[tuple[str, str]] = []
-    classes, rows = stream_folder(root, skipped)
+    classes, images, rows = stream_folder(root, skipped)
     open_rows = partial(listed, root=root, name=root.resolve().name, classes=tuple(classes))
-    return Parts(root.resolve().name, tuple(classes), partial(_cut, rows, open_rows), skipped)
+    return Parts(root.resolve().name, tuple(classes), partial(cut, rows, open_rows), skipped, images)
 
 
 def _table(table: Path) -> Parts:
-    labels: set[str] = set()
-    images = 0
-    for row in read_rows(table):
-        labels.add(row.label)
-        images += 1
+    labels = Counter(row.label for row in read_rows(table))
     classes = tuple(sorted(labels))
     open_rows = partial(listed, root=table.parent, name=table.stem, classes=classes)
-    return Parts(table.stem, classes, partial(_cut, read_rows(table), open_rows), images=images)
+    return Parts(table.stem, classes, partial(cut, read_rows(table), open_rows), images=labels.total())
 
 
-def _tar(path: Path) -> Parts:
+def tar_parts(path: Path, *, labeled: bool = True) -> Parts:
+    """Cut tar files into parts; without labels, all images in them are of one nameless class."""
     skipped: list[tuple[str, str]] = []
-    classes = tuple(tar_classes(path, stream_tar(path, [])))
+    labels = Counter(member.label for member in stream_tar(path, [], labeled=labeled))
+    classes = tuple(tar_classes(path, labels, labeled=labeled))
     root = path.parent if path.is_file() else path
     open_members = partial(from_members, root=root, name=path.stem, classes=classes)
-    return Parts(path.stem, classes, partial(_cut, stream_tar(path, skipped), open_members), skipped)
+    members = stream_tar(path, skipped, labeled=labeled)
+    return Parts(path.stem, classes, partial(cut, members, open_members), skipped, labels.total())
 
 
-def _cut(rows: Iterable[Row], opens: Callable[[tuple[Row, ...]], Domain], images: int) -> Iterator[Part]:
+def cut(rows: Iterable[Row], opens: Callable[[tuple[Row, ...]], Domain], images: int) -> Iterator[Part]:
     """Parts of `images` rows each, opened by `opens`."""
     source = iter(rows)
     while part := tuple(islice(source, images)):

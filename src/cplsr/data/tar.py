@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, final
@@ -65,19 +65,21 @@ def open_tar(path: Path, *, strict: bool = False) -> Domain:
     """
     skipped: list[tuple[str, str]] = []
     members = list(stream_tar(path, skipped))
-    domain = from_members(members, _root(path), name=path.stem, classes=tar_classes(path, members))
+    classes = tar_classes(path, {member.label for member in members})
+    domain = from_members(members, path.parent if path.is_file() else path, name=path.stem, classes=classes)
     if strict and skipped:
         raise InputError(skipped_message(path, skipped))
     return replace(domain, skipped=tuple(skipped))
 
 
-def tar_classes(path: Path, members: Iterator[Member] | Sequence[Member]) -> list[str]:
-    """The classes of tar files: numbers by value, names by letter.
+def tar_classes(path: Path, labels: Collection[str], *, labeled: bool = True) -> list[str]:
+    """The classes of tar files, from the labels in them: numbers by value, names by letter.
 
     Raises:
         InputError: There are none.
     """
-    labels = {member.label for member in members}
+    if not labels and not labeled:
+        raise InputError(f"{path} holds no image: give tar files that hold some")
     if not labels:
         raise InputError(
             f"{path} holds no image with a label: wanted is webdataset's layout, key.jpg and key.cls or key.json"
@@ -97,27 +99,37 @@ def from_members(members: Sequence[Member], root: Path, *, name: str, classes: S
     )
 
 
-def stream_tar(path: Path, skipped: list[tuple[str, str]]) -> Iterator[Member]:
+def stream_tar(path: Path, skipped: list[tuple[str, str]], *, labeled: bool = True) -> Iterator[Member]:
     """The labeled images of tar files, one after the other; images without a label are added to `skipped`.
 
-    Files of one key must follow each other, as webdataset has it.
+    Files of one key must follow each other, as webdataset has it. Where no labels are wanted, all images are given.
     """
     for file in [path] if path.is_file() else sorted(path.glob("*.tar")):
         try:
             with tarfile.open(file, "r:") as tar:  # "r:": compressed ones cannot be read from the middle
-                yield from _samples(tar, file.name, skipped)
+                yield from _samples(tar, file.name, skipped) if labeled else _images(tar, file.name)
         except (tarfile.TarError, EOFError) as error:
             raise InputError(
                 f"{file} is damaged, or compressed so that no single image can be read ({error}): give plain tar files"
             ) from error
 
 
-def _samples(tar: tarfile.TarFile, name: str, skipped: list[tuple[str, str]]) -> Iterator[Member]:
-    key, image, label = "", None, None
+def _files(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     for info in tar:
         tar.members = []  # type: ignore[attr-defined]  # else it would remember every one of them
-        if not info.isfile():
-            continue
+        if info.isfile():
+            yield info
+
+
+def _images(tar: tarfile.TarFile, name: str) -> Iterator[Member]:
+    for info in _files(tar):
+        if is_image_name(info.name):
+            yield Member(name, info.name, info.offset_data, info.size, "")
+
+
+def _samples(tar: tarfile.TarFile, name: str, skipped: list[tuple[str, str]]) -> Iterator[Member]:
+    key, image, label = "", None, None
+    for info in _files(tar):
         folder, _, base = info.name.rpartition("/")
         stem, _, ending = base.partition(".")
         if (own := f"{folder}/{stem}") != key:
@@ -151,10 +163,6 @@ def _label(content: bytes, ending: str) -> str | None:
         return None
     values = [table[key] for key in LABEL_KEYS if key in table] if isinstance(table, dict) else []
     return str(values[0]) if values and isinstance(values[0], str | int) else None
-
-
-def _root(path: Path) -> Path:
-    return path.parent if path.is_file() else path
 
 
 def _identity(root: str, member: Member) -> str:

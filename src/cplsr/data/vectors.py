@@ -198,9 +198,10 @@ def open_vectors(folder: Path) -> Domain:
         identities=tuple(identity for shard in shards for identity in shard.identities),
         reader=_NoPixels(reasons),
         groups=np.array(groups) if groups else None,
-        skipped=(
-            *((name, reason) for name, reason in info.skipped),
-            *(each for shard in shards for each in shard.skipped),
+        skipped=tuple(  # older files tell the same more than once
+            dict.fromkeys(
+                (name, reason) for told in (info.skipped, *(shard.skipped for shard in shards)) for name, reason in told
+            )
         ),
         vectors=StoredVectors(folder, info.model, info.dim, starts[:-1], np.arange(starts[-1], dtype=np.int64)),
     )

@@ -27,6 +27,7 @@ from cplsr.declared import read_record
 from cplsr.environment import cache_folder
 from cplsr.errors import InputError
 from cplsr.files import UnwritableError, new_file, write_json
+from cplsr.records.adapter import AdapterInfo
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -89,12 +90,14 @@ class EmbeddingKey:
         told = [
             f"backbone {their_source!r} where {own_source!r} is wanted"
             if name == "backbone"
-            else f"{name} {theirs.get(name)} where {own.get(name)} is wanted"
+            else f"{name} {_shown(name, theirs)} where {_shown(name, own)} is wanted"
             for name in differing
+            if name != "pooled_layers" or "pooling" not in differing
         ]
         raise InputError(
-            f"the vectors in {folder} are of another model ({'; '.join(told)}): make them with the backbone, "
-            "adapter and pooling that are wanted here (`cplsr embed`), or give the options they were made with"
+            f"the vectors in {folder} are of another model ({'; '.join(told)}): make fitting ones with cplsr embed … "
+            f"--backbone {own_source}{_flags(own, differing)}, or give what these were made with here, "
+            f"--backbone {their_source}{_flags(theirs, differing)}"
         )
 
     @property
@@ -117,6 +120,30 @@ class EmbeddingKey:
 def name_of(parts: Mapping[str, Any]) -> str:
     """A name for what is kept under these parts of a key: a hash of them, whatever their order."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _shown(name: str, model: Mapping[str, Any]) -> Any:
+    value = model.get(name)
+    return f"the one packaged with the embedded backbone ({value[:8]})" if value == _packaged()[0] else value
+
+
+def _flags(model: Mapping[str, Any], differing: Sequence[str]) -> str:
+    """The options of a model that differ from another's, as they are typed."""
+    adapter = dict([("frozen", "frozen"), _packaged()]).get(model["adapter"], "FOLDER")
+    typed = {"adapter": adapter, "pooling": model["pooling"], "image_size": model["image_size"]}
+    typed["precision"] = model["precision"]
+    if "pooling" not in differing:
+        typed["pooled_layers"] = " ".join(map(str, model.get("pooled_layers", ())))
+    options = ((name.removeprefix("pooled_").replace("_", "-"), typed[name]) for name in typed if name in differing)
+    return "".join(f" --{name} {value}" for name, value in options)
+
+
+def _packaged() -> tuple[str, str]:
+    """Fingerprint and folder of the adapter that comes with the embedded backbone."""
+    from cplsr.backbones.load import EMBEDDED_FILE
+
+    folder = EMBEDDED_FILE.parent / "adapter"
+    return AdapterInfo.read(folder).fingerprint, str(folder)
 
 
 def _as_read(model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

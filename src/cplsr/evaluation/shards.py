@@ -98,7 +98,7 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
         info.write(out)
         tally = _Tally()
         jobs = _jobs(sources, tuple(info.classes), load, key, out, settings)
-        with progress_bar(_total(sources), "embedding") as bar:
+        with progress_bar(sum(source.images for source in sources), "embedding") as bar:
             for ended in _engine(jobs, settings):
                 bar.update(tally.add(ended))
         for stale in shard_files(out)[tally.shards :]:
@@ -111,11 +111,6 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
         info = replace(info, skipped=skipped, shards=tally.shards, images=tally.images, failed=tally.failed)
         info.write(out)
     return WrittenVectors(info, tally.new)
-
-
-def _total(sources: Sequence[Parts]) -> int | None:
-    known = [source.images for source in sources if source.images is not None]
-    return sum(known) if len(known) == len(sources) else None
 
 
 class _Tally:
@@ -210,7 +205,9 @@ def embed_shard(job: ShardJob) -> ShardOutcome:
     Raises:
         InputError: An image cannot be read and `strict` is set, or this machine has another model.
     """
-    domain, settings = job.part(), job.settings
+    settings = job.settings
+    with no_progress():
+        domain = job.part()
     if settings.strict and domain.skipped:
         raise InputError(skipped_message(Path(domain.name), domain.skipped))
     file = shard_file(job.out, job.number)

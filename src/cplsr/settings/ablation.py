@@ -14,7 +14,7 @@ from cplsr.settings.training import TrainingDomains
 
 
 @dataclass(frozen=True)
-class SharedSettings(ThreadSettings, EmbeddingSettings, TrainingDomains, BackboneSettings):
+class SharedSettings(ThreadSettings, EmbeddingSettings, BackboneSettings, TrainingDomains):
     """Backbone, data and evaluation of all runs."""
 
     shots: tuple[Images, ...] = (1, 5)

@@ -42,7 +42,7 @@ class Forecast:
     seconds: tuple[float, float, float]
 
     def sentences(self) -> list[str]:
-        """Say it, each part that there is with its time."""
+        """Say it, each part that there is with its time; what would shorten it stands first."""
         decoding, embedding, learning = self.seconds
         parts = [
             (f"images to decode: {self.decoded:,}", self.decoded * decoding),
@@ -56,7 +56,7 @@ class Forecast:
             f"about {duration(total)} in all, by one timed step; less where the cache has decoded images or statistics"
         )
         shorter = ((self.statistics, FEWER_STATISTICS), (self.validated, FEWER_VALIDATIONS))
-        return lines + [hint for embeddings, hint in shorter if embeddings * embedding > total / 4]
+        return [*(hint for embeddings, hint in shorter if embeddings * embedding > total / 4), *lines]
 
 
 def forecast(job: TrainingJob) -> Forecast:
