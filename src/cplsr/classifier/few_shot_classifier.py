@@ -49,9 +49,8 @@ class FewShotClassifier(ImageAnswers):
             token and patch mean of every block). `auto` reads all blocks, the upper ones more; with the head `auto`,
             how much more is found like the penalty. A loaded backbone has its own; `auto` then goes by that.
         views: How often an image is looked at, for the mean of its embeddings: `plain`, once, the default; `mirrored`,
-            also its mirror image, which gains a little everywhere for twice the work; `turned`, both at every quarter
-            turn, which gains much where images have no upright position, and costs much where they have. A loaded
-            backbone has its own.
+            also its mirror image; `turned`, both at every quarter turn (eight times the work), which gains points where
+            images have no upright position, and costs more where they have. A loaded backbone has its own.
         temperature: See `EmbeddingClassifier`.
         tune_on_support: Tune the class token of the backbone on the support images, once, in `fit`; `True`, or a table
             of options (those of `SupportTuning`). Head, pooling and temperature are settled before that, on embeddings
