@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from cplsr import load_backbone, open_domain
 from cplsr.classifier import leave_one_out
-from cplsr.classifier.comparison import MethodScore, compare_methods, suggestions
+from cplsr.classifier.comparison import MethodScore, compare_embeddings, compare_methods, suggestions
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.leave_one_out import held_out_splits
+from cplsr.classifier.support_report import judge_support
 
 
 def test_all_methods_are_judged_on_the_same_images(backbone, support, adapter_folder):
@@ -67,3 +69,18 @@ def test_what_is_clearly_better_is_named_with_its_option():
     assert sentence.endswith("give classify --head knn.")
     assert "Nothing in the table is clearly better" in suggestions((used, hardly))[0]
     assert suggestions((used,)) == []
+
+
+def test_more_views_and_other_backbones_are_judged_on_the_same_images(backbone, checkpoint_file, support):
+    examples = open_domain(support)
+    classifier = FewShotClassifier(backbone, workers=0).fit(examples)
+    scores = compare_embeddings(classifier, examples, [str(checkpoint_file)])
+    assert [(score.method, score.options) for score in scores] == [
+        ("with mirrored views", "--views mirrored"), ("with turned views", "--views turned"),
+        (f"on {checkpoint_file}", f"--backbone {checkpoint_file}"),
+    ]  # fmt: skip
+    turned = load_backbone(checkpoint_file, heads=2, views="turned")
+    again = FewShotClassifier(turned, workers=0).fit(examples)
+    np.testing.assert_array_equal(scores[1].right, judge_support(again.head_).right)
+    assert classifier.backbone_.views == "plain"
+    assert [score.method for score in compare_embeddings(again, examples)] == []

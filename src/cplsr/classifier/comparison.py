@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from jaxtyping import Bool
 from numpy import ndarray
-from sklearn.base import clone
 
 from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
@@ -18,6 +18,7 @@ from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.settings.backbone import Views
 
 if TYPE_CHECKING:
+    from cplsr.backbones.backbone import Backbone
     from cplsr.classifier.few_shot_classifier import FewShotClassifier
     from cplsr.data.domain import Domain
 
@@ -75,20 +76,25 @@ def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:
     )
 
 
-def compare_views(classifier: FewShotClassifier, examples: Domain) -> tuple[MethodScore, ...]:
-    """Score the same classifier with more views of every image than it has; nothing if it has them all or was tuned.
+def compare_embeddings(
+    classifier: FewShotClassifier, examples: Domain, backbones: Sequence[str] = ()
+) -> tuple[MethodScore, ...]:
+    """Score the same classifier with more views of every image than it has, and on other backbones.
 
     Args:
-        classifier: Fitted to the examples.
-        examples: The support images, which are embedded again.
+        classifier: Fitted to the examples; one that was tuned on them is compared with nothing.
+        examples: The support images, which are embedded again; vectors cannot be.
+        backbones: Whatever `load_backbone` takes.
     """
-    kinds = get_args(Views)
-    scores = []
-    for views in kinds[kinds.index(classifier.backbone_.views) + 1 :] if classifier.tuned_ is None else ():
-        backbone = sharing_weights(classifier.backbone_)
-        backbone.views = views
-        again = clone(classifier).set_params(backbone=backbone, adapter=None, views=None).fit(examples)
-        scores.append(MethodScore(f"with {views} views", judge_support(again.head_).right, f"--views {views}"))
+    if classifier.tuned_ is not None or examples.vectors is not None:
+        return ()
+    scores, kinds = [], get_args(Views)
+    for views in kinds[kinds.index(classifier.backbone_.views) + 1 :]:
+        seen = sharing_weights(classifier.backbone_)
+        seen.views = views
+        scores.append(MethodScore(f"with {views} views", _right_on(classifier, seen, examples), f"--views {views}"))
+    for source in backbones:
+        scores.append(MethodScore(f"on {source}", _right_on(classifier, source, examples), f"--backbone {source}"))
     return tuple(scores)
 
 
@@ -127,3 +133,9 @@ def _right(own: EmbeddingClassifier, head: str, decay: Any) -> Bool[ndarray, "im
     other = EmbeddingClassifier(head, parts=own.parts, decay=decay)
     other.fit(own.support_, own.classes_[own.support_labels_])
     return judge_support(other).right
+
+
+def _right_on(classifier: FewShotClassifier, backbone: str | Backbone, examples: Domain) -> Bool[ndarray, "images"]:
+    """Which images the same classifier recognizes on another backbone."""
+    settings = classifier.get_params() | {"backbone": backbone, "adapter": None, "views": None}
+    return judge_support(type(classifier)(**settings).fit(examples).head_).right

@@ -20,12 +20,14 @@ class Check(FittingSettings):
     """Judge a folder of examples by itself: images are held out and labeled from the others.
 
     Says what accuracy to expect, which images look mislabeled, which classes need more pictures, which head was chosen
-    and why, and whether another head, more views of every image, or the backbone without its adapter does better, and
-    by which option.
+    and why, and whether another head or backbone, more views of every image, or the backbone without its adapter does
+    better, and by which option.
     """
 
     support: Annotated[str, tyro.conf.Positional]
     """A folder with one folder per class, or a csv with the columns path,label."""
+    compare_backbone: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Another backbone to compare with, repeatable: hub id, folder, checkpoint file or 'embedded'."""
 
 
 def main(arguments: list[str]) -> int:
@@ -33,13 +35,16 @@ def main(arguments: list[str]) -> int:
     options = parse(Check, "check", arguments)
     from rich.console import Console
 
-    from cplsr.classifier.comparison import compare_methods, compare_views, suggestions
+    from cplsr.classifier.comparison import compare_embeddings, compare_methods, suggestions
 
     examples = open_support(options.support)
     classifier = options.fit(examples)
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
-    scores = (*compare_methods(classifier), *compare_views(classifier, examples)) if report.recognized.of else ()
+    scores: tuple[MethodScore, ...] = ()
+    if report.recognized.of:
+        others = compare_embeddings(classifier, examples, options.compare_backbone)
+        scores = (*compare_methods(classifier), *others)
     if scores:
         console.print(methods_table(scores).to_rich())
     for sentence in (*report.sentences(), *suggestions(scores)):
