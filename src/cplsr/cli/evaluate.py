@@ -39,7 +39,8 @@ class MeasuringRequest(Declared):
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
     head: tuple[str, ...] = ("prototypes",)
     """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn, auto; and centered, em, bd_cspn,
-    alpha_tim, which see the queries of an episode together; with options as in ridge:penalty=1 or em:gamma=1,iterations=5."""
+    alpha_tim, which see the queries of an episode together; with options as in ridge:penalty=1 or
+    em:gamma=1,iterations=5."""
     out: Path | None = None
     """Also write the results to this file, as json."""
 
