@@ -97,19 +97,11 @@ class FewShotClassifier(ImageAnswers):
         workers: int | None = None,
         cache: EmbeddingCache | None = None,
     ) -> None:
-        self.backbone = backbone
-        self.adapter = adapter
-        self.head = head
-        self.pooling = pooling
-        self.views = views
-        self.temperature = temperature
-        self.tune_on_support = tune_on_support
-        self.image_size = image_size
-        self.device = device
-        self.precision = precision
-        self.batch_size = batch_size
-        self.workers = workers
-        self.cache = cache
+        self.backbone, self.adapter = backbone, adapter
+        self.head, self.temperature, self.tune_on_support = head, temperature, tune_on_support
+        self.pooling, self.views, self.image_size = pooling, views, image_size
+        self.device, self.precision = device, precision
+        self.batch_size, self.workers, self.cache = batch_size, workers, cache
 
     def fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn from support images, one or more of each class; anything learned before is forgotten.
