@@ -45,7 +45,7 @@ test-assets:
 	npm pack --loglevel=error --ignore-scripts --pack-destination "$(CPLSR_TEST_ASSETS)" $(ASSETS)
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not soak"
 
 EXACT := $(BIN)/python -m pytest -n 2 -m "exact and not soak" tests/adapters tests/backbones tests/episodes tests/evaluation tests/training
 processors: $(STAMP)

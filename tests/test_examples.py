@@ -52,6 +52,7 @@ def test_the_architecture_page_names_files_and_functions_that_exist():
         attrgetter(name)(importlib.import_module(f"cplsr.{file.replace('/', '.')}"))
 
 
+@pytest.mark.soak  # half a minute of mypy; `make check` looks at the client with the settings of this project
 def test_a_strictly_typed_client_needs_no_settings_of_ours(tmp_path):
     api = pytest.importorskip("mypy.api")
     (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = silent\n")

@@ -115,7 +115,7 @@ def test_recipes_of_the_package_are_found_from_anywhere(tmp_path: Path, monkeypa
     ("text", "words"),
     [
         ("episods = 3", "did you mean 'episodes'"),
-        ("zzzzzz = 3", "unknown setting 'zzzzzz': give one of backbone, image_size"),
+        ("zzzzzz = 3", "unknown setting 'zzzzzz': give one of base, val, out"),
         ('lr = "fast"', "lr is 'fast': a number was wanted, not text"),
         ("sst = 1", "sst is 1: true or false was wanted"),
         ("episodes = true", "episodes is True: a whole number was wanted"),
