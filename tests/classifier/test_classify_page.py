@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cplsr.cli.check import Check
 from cplsr.cli.classify import Classify
 from cplsr.cli.suggest import Suggest
 
@@ -48,6 +49,6 @@ def test_the_commands_are_real():
     commands = re.findall(r"^cplsr (\w+)", TEXT, flags=re.M)
 
     assert list(dict.fromkeys(commands)) == ["classify", "check", "suggest", "completion"]
-    fields = [*dataclasses.fields(Classify), *dataclasses.fields(Suggest)]
+    fields = [field for verb in (Classify, Check, Suggest) for field in dataclasses.fields(verb)]
     options = {f"--{field.name.replace('_', '-')}" for field in fields}
     assert set(re.findall(r"--[a-z][a-z-]+", TEXT)) <= options
