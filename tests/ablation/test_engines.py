@@ -190,3 +190,11 @@ def test_rows_are_read_as_they_say_and_else_as_they_were_trained(setup, common, 
 def test_a_row_with_an_unknown_head_is_refused_before_anything_is_trained(common):
     with pytest.raises(InputError, match=r"row 'a': there is no head 'rigde'"):
         plan_runs(read_rows({"a": {"read_head": "rigde"}}), common, shots=[2], seeds=[0])
+
+
+def test_a_setting_that_came_later_is_named_only_where_it_is_not_the_default(runs, setup, tmp_path):
+    """Or ablations begun before it would be refused as made with other settings."""
+    usual = Job.of(runs[0], setup, tmp_path).figure_settings()["setup"]
+    assert not {"layers", "views", "best_on_target"} & usual.keys()
+    turned = Job.of(runs[0], replace(setup, views="turned"), tmp_path).figure_settings()["setup"]
+    assert turned == usual | {"views": "turned"}

@@ -27,6 +27,8 @@ from cplsr.training.base_statistics import base_gaussians
 from cplsr.training.validation import hold_out_classes
 
 _NOT_FIGURES = frozenset({"device", "batch_size", "workers", "threads"})
+_LATER = ("layers", "views", "best_on_target")
+"""Settings that came after the first records: those name them only where they are not the default."""
 _STATISTICS = ("turned_classes", "statistics", "statistics_images", "shrinkage", "ridge")
 
 
@@ -61,8 +63,8 @@ class Setup(SharedSettings):
         """The settings that a run's figures depend on, as plain data; device and batch size are not among them."""
         training_only = {"base", "val"} if run.frozen else set()
         content = {name: value for name, value in asdict(self).items() if name not in _NOT_FIGURES | training_only}
-        for name in ("layers", "best_on_target"):
-            if not content[name]:  # as in records of runs that are finished already
+        for name in _LATER:
+            if content[name] == getattr(type(self), name):
                 del content[name]
         content["pooling"] = self.trained_pooling(run)
         content["read_pooling"], content["read_head"] = self.read_as(run)
