@@ -126,7 +126,7 @@ def part_products(
 def likeness_of_classes(
     inner: Float[Tensor, "*episodes parts support support"], labels: Int[Tensor, "support"]
 ) -> Float[Tensor, "*episodes"]:
-    """The mean cosine between support images of different classes, by the class token of the last block; 0 of one class."""
+    """The mean cosine between support images of different classes, by the last class token; 0 of one class."""
     tokens = inner[..., -2 if inner.shape[-3] > 1 else -1, :, :]
     return tokens[..., labels[:, None] != labels].mean(dim=-1).nan_to_num()
 
