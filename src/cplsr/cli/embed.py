@@ -15,7 +15,6 @@ from cplsr.errors import InputError, counted
 from cplsr.settings.engine import ShardingSettings
 
 if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
     from cplsr.data.parts import Parts
     from cplsr.evaluation.shards import WrittenVectors
 
@@ -39,19 +38,6 @@ class Embed(ShardingSettings, ClassifierBackbone):
     parquet files or of hf:user/name."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """Loads the model that options ask for, in whatever process."""
-
-    options: ClassifierBackbone
-
-    def __call__(self) -> Backbone:
-        """Load the backbone and put the adapter on it."""
-        from cplsr.classifier.backbone_choice import prepared_backbone
-
-        return prepared_backbone(self.options.load_chosen(), self.options.adapter)
-
-
 def main(arguments: list[str]) -> int:
     """Parse the options, embed, say what came of it."""
     options = parse(Embed, "embed", arguments)
@@ -62,17 +48,12 @@ def main(arguments: list[str]) -> int:
     from cplsr.evaluation.shards import embed_to_folder
 
     sources = [open_source(source, options.unlabeled) for source in options.sources]
-    written = embed_to_folder(sources, settled(options), options.out, ShardingSettings.of(options))
+    chosen = ClassifierBackbone.of(options)
+    if chosen.backbone == AUTO:  # settled here, once for all processes
+        chosen = dataclasses.replace(chosen, backbone=chosen.load_chosen().source)
+    written = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
     print(summary_text(written, options.out))
     return 0
-
-
-def settled(options: Embed) -> Model:
-    """Settle which backbone `auto` is here, once for all processes."""
-    chosen = ClassifierBackbone.of(options)
-    return Model(
-        dataclasses.replace(chosen, backbone=chosen.load_chosen().source) if chosen.backbone == AUTO else chosen
-    )
 
 
 def open_source(source: str, unlabeled: bool) -> Parts:
