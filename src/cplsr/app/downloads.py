@@ -90,6 +90,16 @@ def write_browser_page(session: Session, view: View, folder: Path) -> Written:
     return file, Said("browser_size", megabytes)
 
 
+WRITERS = {
+    "answers": write_csv,
+    "left_out": write_left_out,
+    "labeled": write_labeled,
+    "model": write_model,
+    "browser": write_browser_page,
+}
+"""What can be downloaded, as the browser calls it."""
+
+
 def folder_names(labels: Iterable[str]) -> dict[str, str]:
     """A name that every file system takes for each class; no two are the same."""
     named: dict[str, str] = {}

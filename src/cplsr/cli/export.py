@@ -71,7 +71,7 @@ def run(options: Export) -> Exported:
             from cplsr.export.browser_page import export_browser_page
 
             return export_browser_page(classifier, options.out)
-        from cplsr.export.classifier_graph import head_of
+        from cplsr.export.to_onnx import head_of
 
         head = head_of(classifier.head_)
         return cplsr.export_onnx(classifier.backbone_, options.out, raw_pixels=options.raw_pixels, head=head)

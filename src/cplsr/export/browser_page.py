@@ -13,10 +13,9 @@ from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import cache_folder, is_offline
 from cplsr.errors import InputError
-from cplsr.export.classifier_graph import head_of
 from cplsr.export.destination import check_free_folder
 from cplsr.export.exported import Exported
-from cplsr.export.to_onnx import export_onnx
+from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.files import new_folder, sha256_of, write_json
 
 PAGE = Path(__file__).with_name("browser")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,9 @@ from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
 from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
 from cplsr.files import new_file
+
+if TYPE_CHECKING:
+    from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 
 TOLERANCE = 1e-4
 _LARGEST_FILE = (1 << 31) - (1 << 24)
@@ -39,6 +42,20 @@ class LinearHead:
     temperature: float
 
 
+def head_of(classifier: EmbeddingClassifier) -> LinearHead:
+    """Take weights and temperature from a fitted classifier; classes without images are left out.
+
+    Raises:
+        InputError: The scores of its head are no linear function of the embedding.
+    """
+    if classifier.linear_ is None:
+        name = classifier.choice_.head.name
+        raise InputError(f"a classifier with the head {name} has no weights to export: fit it with ridge or prototypes")
+    scale, weights, offsets = (torch.from_numpy(array).float() for array in (classifier.scale_, *classifier.linear_))
+    classes = tuple(str(name) for name in classifier.classes_[classifier.counts_ > 0].tolist())
+    return LinearHead(classes, scale, weights, offsets, float(classifier.temperature_))
+
+
 class EmbeddingGraph(nn.Module):
     """The computation of an exported graph, as a module."""
 
@@ -50,7 +67,7 @@ class EmbeddingGraph(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Turn pixels (batch, 3, size, size) into embeddings (batch, dim), or into probabilities (batch, classes)."""
         # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
-        embeddings = self.backbone(pixels, between=_nothing)
+        embeddings = self.backbone(pixels, between=lambda layer, tokens: tokens)
         if self.head is None:
             return embeddings
         scores = normalize(embeddings * self.head.scale) @ self.head.weights + self.head.offsets
@@ -81,7 +98,7 @@ def export_onnx(
     source = on_cpu(backbone)
     _check_head(source, head)
     inside, merged = _inside(source)
-    if (size := _bytes_of(inside)) > _LARGEST_FILE:
+    if (size := sum(parameter.nbytes for parameter in inside.parameters())) > _LARGEST_FILE:
         raise InputError(
             f"{source.source!r} takes {size / 1e9:.1f} GB, and an ONNX file at most 2: give --to transformers"
         )
@@ -107,10 +124,6 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
     if head is not None:
         metadata |= {"classes": list(head.classes), "temperature": head.temperature}
     return {name: json.dumps(value, ensure_ascii=False) for name, value in metadata.items()}
-
-
-def _nothing(layer: int, tokens: Tensor) -> Tensor:
-    return tokens
 
 
 def _require_onnx() -> None:
@@ -141,10 +154,6 @@ def _inside(source: Backbone) -> tuple[Backbone, bool]:
         return merged_copy(source), True
     except InputError:
         return source, False
-
-
-def _bytes_of(module: nn.Module) -> int:
-    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
 
 
 def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:
