@@ -81,10 +81,8 @@ def compare_embeddings(
 ) -> tuple[MethodScore, ...]:
     """Score the same classifier with more views of every image than it has, and on other backbones.
 
-    Args:
-        classifier: Fitted to the examples; one that was tuned on them is compared with nothing.
-        examples: The support images, which are embedded again; vectors cannot be.
-        backbones: Whatever `load_backbone` takes.
+    The examples it was fitted to are embedded again, which vectors cannot be; one that was tuned on them is compared
+    with nothing.
     """
     if classifier.tuned_ is not None or examples.vectors is not None:
         return ()

@@ -82,15 +82,9 @@ def label_to_csv(
     """Label every image and write one row for each to a csv file.
 
     Rows go to `out`.partial batch by batch, and it is renamed at the end. A run that was interrupted is continued where
-    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit.
-
-    Args:
-        classifier: A fitted classifier.
-        queries: The images to label.
-        out: The csv file.
-        reject_below: Label images `unknown` whose likeliest class is less likely than this.
-        restart: Throw away what an interrupted run left behind instead of continuing it.
-        together: Let the images help to find the classes; see `FewShotClassifier.predictions`.
+    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit;
+    or with `restart`, what it left behind is thrown away. With `together` the images help to find the classes (see
+    `FewShotClassifier.predictions`).
 
     Returns:
         How many rows of an interrupted run were kept.
@@ -101,8 +95,7 @@ def label_to_csv(
     check_rejection(reject_below, classifier.classes_)
     check_out(out)
     identity = run_identity(classifier, queries, reject_below=reject_below, together=together)
-    partial = partial_of(out)
-    done = 0
+    partial, done = partial_of(out), 0
     with only_writer(out.parent, out.name):
         if partial.exists() and not restart:
             check_partial(out, identity)

@@ -86,9 +86,6 @@ def held_out_parts(
 
     With n images of each class, at most ten, one of each is held out; with more, a tenth. The only image of a class is
     never held out.
-
-    Yields:
-        Positions of the images to train on, and of those held out.
     """
     counts = np.bincount(labels, minlength=classes)
     folds = int(np.clip(np.median(counts[counts > 1]), 2, MOST_FOLDS))

@@ -71,14 +71,8 @@ def leave_one_out(
 ) -> Judged:
     """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
 
-    A cosine does not depend on the division, so the sums stand for the prototypes.
-
-    Args:
-        support: All support vectors.
-        labels: Their classes.
-        sums: For each class the sum of its support vectors, scaled to length one first where `normalized`.
-        rows: Positions of the images to compare; the class of each must have another image.
-        normalized: Whether prototypes are means of vectors scaled to length one.
+    A cosine does not depend on the division, so the sums that `class_sums` makes stand for the prototypes. `rows` are
+    the positions of the images to compare; the class of each must have another image.
     """
     chosen, own = unit(support[rows]), labels[rows]
     cosines = chosen @ unit(sums).T
@@ -102,15 +96,7 @@ def as_if_whole(
     classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
     √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
 
-    Args:
-        judged: What `leave_one_out` gave for the arguments that follow.
-        support: All support vectors.
-        labels: Their classes.
-        sums: For each class the sum of its support vectors.
-        normalized: Whether prototypes are means of vectors scaled to length one.
-
-    Returns:
-        All scores of `judged`, those with the own class corrected.
+    `judged` is what `leave_one_out` gave for the other arguments.
     """
     counts = np.bincount(labels, minlength=len(sums))
     means = sums / np.maximum(counts, 1)[:, None]
@@ -146,7 +132,7 @@ def leave_one_out_in_chunks(
 def class_sums(
     support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int, *, normalized: bool = False
 ) -> Float64[ndarray, "classes dim"]:
-    """Sum the vectors of each class, scaled to length one first where `normalized`."""
+    """Sum the vectors of each class, scaled to length one first where prototypes are means of such vectors."""
     sums = np.zeros((classes, support.shape[1]))
     np.add.at(sums, labels, unit(support) if normalized else support)
     return sums
@@ -186,9 +172,6 @@ def held_out_splits(
 
     Where there are few, each is held out alone, else in stratified folds. The only image of a class is always in
     training: without it the class would not exist.
-
-    Yields:
-        Positions of the images to train on, and of those held out.
     """
     from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 

@@ -234,13 +234,9 @@ def report_on_support(
     *,
     tuned: bool = False,
 ) -> SupportReport:
-    """Report on the support set of a fitted classifier.
+    """Report on the support set of a fitted classifier, or if it was then `tuned`, of what it was before.
 
-    Args:
-        head: The classifier.
-        names: What its support images are called.
-        frozen: A classifier fitted to the same images without the adapter, to compare with.
-        tuned: Whether `head` is what the classifier was before it was tuned on them.
+    `frozen` is fitted to the same images without the adapter, to compare with.
     """
     judged = judge_support(head)
     classes = _class_reports(head, judged)

@@ -35,29 +35,17 @@ class ClassifierBackbone(BackboneSettings):
     be downloaded, else embedded; with --model, the model's own."""
     adapter: str | None = None
     """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the backbone's own, if any."""
-    pooling: ClassifierPooling = "auto"  # type: ignore[assignment]  # `load_chosen` resolves auto
+    pooling: ClassifierPooling = "auto"  # type: ignore[assignment]  # `prepared_backbone` resolves auto
     """What is read of the backbone: the last class token (cls, the paper's), the mean of the last patch tokens, or both
     of every block (depth). auto: all blocks, the upper ones more; with --head auto, how much more is found by leaving
     out each example in turn."""
 
-    def load_chosen(self) -> cplsr.Backbone:
-        """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
-        from cplsr.backbones.load import open_backbone
-        from cplsr.cli.evaluate import adapters_image_size
-
-        read = dataclasses.replace(self, pooling="depth") if self.pooling == "auto" else self
-        size = adapters_image_size([self.adapter]) if self.adapter not in (None, "frozen") else None
-        if self.backbone != AUTO:
-            return open_backbone(read, size)
-        from cplsr.classifier.backbone_choice import load_default
-
-        return load_default(lambda source: open_backbone(dataclasses.replace(read, backbone=source), size))
-
     def load(self) -> cplsr.Backbone:
-        """Load the backbone and put the adapter on it."""
+        """Load the backbone, at the adapter's image size where none was given, and put the adapter on it."""
         from cplsr.classifier.backbone_choice import prepared_backbone
 
-        return prepared_backbone(self.load_chosen(), self.adapter)
+        settings = {name: getattr(self, name) for name in kinds_of(BackboneSettings) if name != "backbone"}
+        return prepared_backbone(None if self.backbone == AUTO else self.backbone, self.adapter, **settings)
 
 
 SETTLED = {*kinds_of(ClassifierBackbone), "head", "tune_on_support", "tune_options"} - {"backbone", "device"}
@@ -81,8 +69,14 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
 
     def fit(self, examples: cplsr.Domain, tune_on_support: bool | dict[str, Any] = False) -> cplsr.FewShotClassifier:
         """Fit a classifier to examples."""
-        chosen = {"head": self.head, "pooling": self.pooling, "tune_on_support": tune_on_support}
-        classifier = cplsr.FewShotClassifier(self.load_chosen(), self.adapter, **chosen, **self._running())
+        classifier = cplsr.FewShotClassifier(
+            self.load(),
+            "frozen" if self.adapter == "frozen" else None,  # else the one it carries
+            head=self.head,
+            pooling=self.pooling,
+            tune_on_support=tune_on_support,
+            **self._running(),
+        )
         return classifier.fit(examples)
 
     def fit_or_load(

@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     sources = [open_source(source, options.unlabeled) for source in options.sources]
     chosen = ClassifierBackbone.of(options)
     if chosen.backbone == AUTO:  # settled here, once for all processes
-        chosen = dataclasses.replace(chosen, backbone=chosen.load_chosen().source)
+        chosen = dataclasses.replace(chosen, backbone=chosen.load().source)
     written = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
     print(summary_text(written, options.out))
     return 0

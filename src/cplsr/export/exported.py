@@ -83,16 +83,10 @@ def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor
 
 
 def checked_difference(result: Tensor, reference: Tensor, tolerance: float, what: str) -> float:
-    """Compute max |a − b| / max |b| and check that it is small enough.
-
-    Args:
-        result: a, what the written model gives.
-        reference: b, what the source gives.
-        tolerance: the largest difference allowed.
-        what: the written model, for the message.
+    """Compute max |a − b| / max |b|, a being what the written model (`what`) gives and b what the source gives.
 
     Raises:
-        InputError: the shapes differ, or the difference is too large or not a number.
+        InputError: the shapes differ, or the difference is larger than the tolerance or not a number.
     """
     if result.shape != reference.shape:
         raise InputError(f"{what} gives {tuple(result.shape)} where the source gives {tuple(reference.shape)}")
