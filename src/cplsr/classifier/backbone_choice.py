@@ -7,7 +7,6 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,10 @@ def prepared_backbone(
         read = "depth" if pooling == "auto" else pooling
         seen = views or "plain"
         loading |= {"image_size": size, "pooling": read, "views": seen, "device": device, "precision": precision}
-        load = partial(load_backbone, **loading)
+
+        def load(source: str | Path) -> Backbone:
+            return load_backbone(source, **loading)
+
         own = load_default(load) if backbone is None else load(backbone)
     if adapter is None and own.adapter is None:
         info = _packaged_adapter(own)
