@@ -54,6 +54,7 @@ def build_page(shared: Shared, downloads: Path) -> Any:
             trigger_mode="multiple",
         )
         done.then(None, None, None, js="() => window.cplsrSettled()")
+    blocks.state_session_capacity = MOST_VISITS
     return blocks.queue(api_open=False, max_size=100)
 
 
@@ -81,8 +82,7 @@ class Visits:
         action = do.understood(dict(event._data or {}))
         fresh = key not in self.known
         if fresh:
-            wanted = action.key if isinstance(action, do.Arrive) else None
-            key = self._enter(wanted, action.language if isinstance(action, do.Arrive) else "en")
+            key = self._enter(action if isinstance(action, do.Arrive) else do.Arrive())
         visit = self.known[str(key)]
         told: dict[str, Any] = {"number": next(self.answered), "key": key}
         spoke = visit.view.language
@@ -105,13 +105,14 @@ class Visits:
             del self.open[key]
             self._forget(key)
 
-    def _enter(self, wanted: str | None, language: do.Language) -> str:
+    def _enter(self, arrival: do.Arrive) -> str:
         """The key of the session that a browser remembers, else of a new one."""
-        key = wanted if wanted in self.known else uuid4().hex
+        key = arrival.key or ""
         if key not in self.known:
             if len(self.known) >= MOST_VISITS:
                 self._forget(next(iter(self.known)))
-            self.known[key] = Visit(new_session(self.shared), View(language=language))
+            key = uuid4().hex
+            self.known[key] = Visit(new_session(self.shared), View(language=arrival.language))
         self.open[key] += 1
         return key
 

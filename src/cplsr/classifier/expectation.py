@@ -65,14 +65,10 @@ def expected_accuracy(head: EmbeddingClassifier) -> Expectation | None:
     labels, classes = head.support_labels_, int((head.counts_ > 0).sum())
     if len(judgeable(labels, len(head.classes_))) == 0:
         return None
-    right: list[ndarray] = []
-    tested: list[ndarray] = []
-    trained_on: list[ndarray] = []
-    for train, test in held_out_parts(labels, len(head.classes_)):
-        right.append(_fitted_again(head, train).predict(head.support_[test]) == labels[test])
-        tested.append(test)
-        trained_on.append(np.bincount(labels[train], minlength=len(head.classes_))[labels[test]])
-    rows = np.concatenate(tested)
+    parts = [*held_out_parts(labels, len(head.classes_))]
+    rows = np.concatenate([test for _, test in parts])
+    right = [_fitted_again(head, train).predict(head.support_[test]) == labels[test] for train, test in parts]
+    trained_on = [np.bincount(labels[train], minlength=len(head.classes_))[labels[test]] for train, test in parts]
     fewer, whole = (float((1 / counts).mean()) for counts in (np.concatenate(trained_on), head.counts_[labels[rows]]))
     share = float(np.concatenate(right).mean())
     low, high = wilson_interval(share, len(np.unique(rows)) / (1 + SPREAD * whole))

@@ -15,7 +15,6 @@ from cplsr.errors import InputError, counted
 from cplsr.settings.engine import ShardingSettings
 
 if TYPE_CHECKING:
-    from cplsr.data.parts import Parts
     from cplsr.evaluation.shards import WrittenVectors
 
 
@@ -45,23 +44,17 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is nothing to embed: give a folder, a csv, tar files or another data set")
     if options.out is None:
         raise InputError("there is no folder for the vectors: give --out DIR")
+    from cplsr.data.parts import open_parts
+    from cplsr.data.query_files import unlabeled_parts
     from cplsr.evaluation.shards import embed_to_folder
 
-    sources = [open_source(source, options.unlabeled) for source in options.sources]
+    sources = [*map(unlabeled_parts if options.unlabeled else open_parts, options.sources)]
     chosen = ClassifierBackbone.of(options)
     if chosen.backbone == AUTO:  # settled here, once for all processes
         chosen = dataclasses.replace(chosen, backbone=chosen.load().source)
     written = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
     print(summary_text(written, options.out))
     return 0
-
-
-def open_source(source: str, unlabeled: bool) -> Parts:
-    """List what is to be embedded."""
-    from cplsr.data.parts import open_parts
-    from cplsr.data.query_files import unlabeled_parts
-
-    return unlabeled_parts(source) if unlabeled else open_parts(source)
 
 
 def summary_text(written: WrittenVectors, out: Path) -> str:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import cache_folder, is_offline
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported
+from cplsr.export.exported import Exported, crop_of
 from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.files import new_folder, sha256_of, write_json
 
@@ -61,14 +60,14 @@ def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Ex
     check_free_folder(folder)
     runtime = find_runtime()
     backbone, head = classifier.backbone_, head_of(classifier.head_)
-    side = int(RESIZE_FACTOR * backbone.image_size)
+    side, margin = crop_of(backbone.image_size)
     with new_folder(folder) as place:
         done = export_onnx(backbone, place / "model.onnx", raw_pixels=True, head=head)
         about = {
             "classes": list(head.classes),
             "image_size": backbone.image_size,
             "resize_to": side,
-            "margin": round((side - backbone.image_size) / 2),
+            "margin": margin,
         }
         write_json(place / "model.json", about)
         (place / "README.md").write_text(README.format(version=RUNTIME_VERSION), encoding="utf-8")

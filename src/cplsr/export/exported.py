@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, merge
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import versions
 from cplsr.errors import InputError
 
@@ -71,6 +72,12 @@ def public_name(source: str) -> str:
     """A hub id as it is; of a path on this machine the last part."""
     path = Path(source).expanduser()
     return path.name if path.is_absolute() or path.exists() else source
+
+
+def crop_of(size: int) -> tuple[int, int]:
+    """To how many pixels a side a picture is resized, and how many of these are cut off at the left and the top."""
+    resized = int(RESIZE_FACTOR * size)
+    return resized, round((resized - size) / 2)
 
 
 def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:

@@ -16,11 +16,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.episodes.prototypes import normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
-from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
 from cplsr.files import new_file
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
         **{name: getattr(source, name) for name in ("mean", "std", "image_size", "pooling")},
-        "resize_to": int(RESIZE_FACTOR * source.image_size),
+        "resize_to": crop_of(source.image_size)[0],
         **origin(source),
     }
     if head is not None:
