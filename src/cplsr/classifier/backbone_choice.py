@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import queue
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,20 +139,17 @@ def _hub_answers(repository: str) -> bool:
     """One request, given up after 5 seconds: in a thread, because looking up a name has no time limit of its own."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answers: list[object] = []
 
     def ask() -> None:
-        try:
-            get_hf_file_metadata(hf_hub_url(repository, "config.json"), timeout=PROBE_SECONDS)
-            answers.put(True)
-        except Exception:  # no network, no name, no certificate, a proxy's page: the libraries below raise nearly all
-            answers.put(False)
+        # no network, no name, no certificate, a proxy's page: the libraries below raise nearly all
+        with suppress(Exception):
+            answers.append(get_hf_file_metadata(hf_hub_url(repository, "config.json"), timeout=PROBE_SECONDS))
 
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        return answers.get(timeout=PROBE_SECONDS)
-    except queue.Empty:
-        return False
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PROBE_SECONDS)
+    return bool(answers)
 
 
 def _packaged_adapter(backbone: Backbone) -> AdapterInfo | None:

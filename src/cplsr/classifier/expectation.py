@@ -39,12 +39,9 @@ _SIGNALS = np.linspace(-3.0, 9.0, 1201)
 
 @dataclass(frozen=True)
 class Expectation:
-    """The accuracy to expect on new pictures of the same kind, classes as frequent as among the support images.
+    """The accuracy to expect on new pictures of the same kind, 0 to 1, and the ends of its 95 % interval.
 
-    Attributes:
-        accuracy: The estimate, 0 to 1.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
+    Classes are taken to be as frequent as among the support images.
     """
 
     accuracy: float

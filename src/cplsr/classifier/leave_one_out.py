@@ -36,13 +36,7 @@ LEAST_SIGNAL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Some support images, scored for every class by what was learned without them.
-
-    Attributes:
-        rows: Their positions in the support set.
-        labels: Their classes.
-        scores: Their scores; of prototypes, cosines.
-    """
+    """Some support images, by position and class, scored by what was learned without them; prototypes give cosines."""
 
     rows: Int64[ndarray, "images"]
     labels: Int64[ndarray, "images"]

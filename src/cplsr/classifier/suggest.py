@@ -26,12 +26,7 @@ NEAR = 0.2
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A picture to label next.
-
-    Attributes:
-        index: Its position among the pictures given.
-        guess: The answer at present.
-    """
+    """A picture to label next: its position among the pictures given, and the answer at present."""
 
     index: int
     guess: Prediction

@@ -20,12 +20,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Share:
-    """A proportion that was counted, such as 17 images recognized out of 20, and how certain it is.
-
-    Attributes:
-        right: How many were recognized.
-        of: How many were looked at; may be 0.
-    """
+    """A proportion that was counted, such as 17 images recognized out of 20 (maybe out of 0), and how certain it is."""
 
     right: int
     of: int
@@ -43,13 +38,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """One class of the support set.
-
-    Attributes:
-        name: The class.
-        images: How many support images it has.
-        recognized: How many of them get this label when they are left out and labeled from the others.
-    """
+    """A class, its support images, and how many of them get its label when left out and labeled from the others."""
 
     name: str
     images: int

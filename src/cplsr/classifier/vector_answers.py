@@ -72,7 +72,8 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
         """Give each vector the probabilities of the classes, in the order of `classes_`."""
-        return softmax(self.temperature_ * self.scores(X), axis=1)
+        scores = self.scores(X)
+        return softmax(self.temperature_ * scores, axis=1)
 
     def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
         """Label each vector with its likeliest class.
