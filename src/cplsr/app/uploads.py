@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 from uuid import uuid4
 
 import numpy as np
@@ -67,9 +67,7 @@ class Picture:
         return Image.fromarray(_square(to_rgb(upright(read_image(self.file))), self.side))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Received:
+class Received(NamedTuple):
     """What came of some files: pictures, and (name, reason) of the others."""
 
     pictures: tuple[Picture, ...]

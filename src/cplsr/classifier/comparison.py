@@ -33,10 +33,8 @@ PEERS: dict[str, str] = {
 class MethodScore:
     """How well one way to classify recognizes support images that it has not learned.
 
-    Attributes:
-        method: Its name.
-        right: For each image whose class has another one, whether it was recognized; the same images for all methods.
-        options: What has to be given to use it; empty where it is in use.
+    `right` says of each image whose class has another one, the same for all methods, whether it was recognized;
+    `options` what has to be given to use it, nothing where it is in use.
     """
 
     method: str

@@ -27,14 +27,9 @@ CsvRow = list[str]
 
 @dataclass(frozen=True)
 class CsvSummary:
-    """What a file of predictions holds.
+    """What a file of predictions holds: how many images got each class, are unknown, or cannot be read, and why.
 
-    Attributes:
-        labels: How many images got each class, the most frequent class first.
-        unknown: How many images were rejected because no class was likely enough.
-        errors: How many images could not be read.
-        mean_confidence: Mean over all images that were read; `None` if none were.
-        reasons: Why images could not be read, and how many, the most frequent reason first.
+    Classes and reasons begin with the most frequent; the mean confidence is over all images that were read.
     """
 
     labels: dict[str, int]

@@ -30,13 +30,9 @@ from cplsr.evaluation.embed import embed_pixels
 @final
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """The embeddings of some images, and why others have none.
+    """The embeddings of some images, by their positions among those given, and (position, reason) of the unreadable.
 
-    Attributes:
-        indices: Positions of the embedded images among the images given.
-        vectors: Their embeddings.
-        failed: (position, reason) of the images that cannot be read.
-        frozen: The embeddings of the same images without the adapter, where that was asked for.
+    `frozen` are the embeddings of the same images without the adapter, where that was asked for.
     """
 
     indices: Int64[ndarray, "some"]

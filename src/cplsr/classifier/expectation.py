@@ -114,13 +114,8 @@ def grown(accuracy: float, classes: int, fewer: float, whole: float) -> float:
     """Carry an accuracy from smaller training sets to the whole one.
 
     The scores of an image are taken for normal variables of variance one, that of its own class larger by d. A class
-    mean of m examples carries the variance between pictures, divided by m, so d(m) ∝ 1 / √(1 + k/m).
-
-    Args:
-        accuracy: With the smaller sets.
-        classes: How many there are.
-        fewer: One over the number of examples per class in the smaller sets.
-        whole: The same of the whole set.
+    mean of m examples carries the variance between pictures, divided by m, so d(m) ∝ 1 / √(1 + k/m). `fewer` and
+    `whole` are one over the number of examples per class, in the smaller sets and in the whole one.
     """
     accuracies = _accuracies(classes)
     signal = np.interp(accuracy, accuracies, _SIGNALS) * np.sqrt((1 + GROWTH * fewer) / (1 + GROWTH * whole))

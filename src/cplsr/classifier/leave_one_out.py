@@ -190,16 +190,8 @@ def calibrated_temperature(
 
     A support set without a single mistake would ask for t = ∞, that is, for certainty after five images. So a belief
     in the usual temperature T is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
-    `prior` images. The whole is convex in t, so the bounded search finds its one minimum.
-
-    Args:
-        scores: Of images for all classes, by what was learned without them.
-        labels: The classes of these images.
-        prior: How many images the belief in T counts for.
-        usual: The usual temperature T; prototypes have 20.
-
-    Returns:
-        The temperature; without images, or with a single class, T itself.
+    `prior` images. The whole is convex in t, so the bounded search finds its one minimum. Without images, or with a
+    single class, it is T itself.
     """
     if len(scores) == 0 or scores.shape[1] < 2:
         return usual

@@ -171,11 +171,7 @@ def _picture(item: Any, number: int) -> Image.Image | ndarray | str:
 
 
 def single_pixels(backbone: Backbone, image: Any) -> Tensor:
-    """Bring one image into the form the backbone takes: a tensor (1, 3, size, size).
-
-    Raises:
-        InputError: If it is no image, several, an embedding, or cannot be read.
-    """
+    """Bring one image, and no more, into the form the backbone takes: a tensor (1, 3, size, size)."""
     pictures = as_pictures(image)
     if isinstance(pictures, ndarray) or len(pictures) != 1:
         what = "an embedding" if isinstance(pictures, ndarray) else f"{len(pictures):,} images"

@@ -56,9 +56,6 @@ class Prediction:
 class PredictionTable:
     """Answers for some images, one row each, in the order of the images.
 
-    Attributes:
-        rows: The answers.
-
     Example:
         >>> table = PredictionTable((Prediction("a.png", "rust", 0.9), Prediction("b.png", error="0 bytes")))
         >>> [(row.name, row.label) for row in table], table.confidences

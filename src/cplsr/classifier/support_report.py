@@ -56,14 +56,9 @@ class Confusion:
 
 @dataclass(frozen=True)
 class DoubtfulImage:
-    """A support image that looks like another class than it was labeled with.
+    """A support image, by name and position, that looks like another class than it was labeled with.
 
-    Attributes:
-        name: The image.
-        index: Its position in the support set.
-        label: The class it was given with.
-        looks_like: The likeliest other class.
-        odds: How many times likelier that one is than its own.
+    `odds` is how many times likelier that class is than its own.
     """
 
     name: str
@@ -75,14 +70,9 @@ class DoubtfulImage:
 
 @dataclass(frozen=True)
 class FrozenComparison:
-    """The adapter and the frozen backbone compared on the same support images.
+    """How many of the same support images are recognized without the adapter and with it, and only so.
 
-    Attributes:
-        frozen: Images recognized without the adapter.
-        adapter: Images recognized with it.
-        only_frozen: Images that are recognized only without it.
-        only_adapter: Images that are recognized only with it.
-        chance: How probable a difference at least as large is if neither is better (exact McNemar test).
+    `chance` is how probable a difference at least as large is if neither is better (exact McNemar test).
     """
 
     frozen: Share
@@ -132,14 +122,15 @@ class SupportReport:
 
     def sentences(self) -> list[str]:
         """Tell the report in plain sentences, the most important first."""
-        return [
-            self.expectation(),
-            *self._about_confusions(),
-            *self._about_doubtful(),
-            *self._about_needy(),
-            *filter(None, [self.choice]),
-            *self._about_adapter(),
+        confusions = ", ".join(f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN])
+        told = [
+            f"Confusions to expect: {confusions}." if confusions else "",
+            self._about_doubtful(),
+            f"More pictures would help most for: {', '.join(self.needs_more)}." if self.needs_more else "",
+            self.choice,
+            self._about_adapter(),
         ]
+        return [self.expectation(), *filter(None, told)]
 
     def expectation(self) -> str:
         """Say in one sentence what share of new images of the same kind will be labeled correctly."""
@@ -151,39 +142,27 @@ class SupportReport:
         tuned = " Tuning on your examples came after that and is not judged here." if self.tuned else ""
         return self.expected.sentence() + tuned
 
-    def _about_confusions(self) -> list[str]:
-        shown = [f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN]]
-        return [f"Confusions to expect: {', '.join(shown)}."] if shown else []
-
-    def _about_doubtful(self) -> list[str]:
+    def _about_doubtful(self) -> str:
         shown = [f"{d.name} (labeled {d.label}, looks like {d.looks_like})" for d in self.doubtful[:SHOWN]]
         more = f" and {len(self.doubtful) - SHOWN:,} more" if len(self.doubtful) > SHOWN else ""
-        return [f"Look at the labels of: {', '.join(shown)}{more}."] if shown else []
+        return f"Look at the labels of: {', '.join(shown)}{more}." if shown else ""
 
-    def _about_needy(self) -> list[str]:
-        return [f"More pictures would help most for: {', '.join(self.needs_more)}."] if self.needs_more else []
-
-    def _about_adapter(self) -> list[str]:
+    def _about_adapter(self) -> str:
         if self.comparison is None:
-            return []
+            return ""
         c = self.comparison
         counts = f"frozen recognizes {c.frozen.right:,}, the adapter {c.adapter.right:,} of {c.adapter.of:,}"
         if c.recommended == "no clear difference":
-            return [f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."]
+            return f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."
         how = "--adapter frozen leaves the adapter out" if c.recommended == "frozen" else "it is in use"
-        return [f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f}); {how}."]
+        return f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f}); {how}."
 
 
 @dataclass(frozen=True, eq=False)
 class SupportJudgment:
-    """How each support image that could be left out is labeled by the others.
+    """How the support images that could be left out, by position and class, are labeled by the others.
 
-    Attributes:
-        rows: Positions of these images in the support set.
-        labels: Their classes.
-        predicted: Their likeliest classes.
-        others: The likeliest class besides their own.
-        log_odds: The logarithm of how many times likelier that one is than their own.
+    `others` are the likeliest classes besides their own, `log_odds` the logarithms of how many times likelier.
     """
 
     rows: Int64[ndarray, "images"]

@@ -38,11 +38,7 @@ def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, A
 
 
 def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
-    """Read the settings in a recipe: a file, or where there is none the one of its name that comes with the package.
-
-    Raises:
-        InputError: If the file cannot be read, a name is misspelt, or a value is of a wrong kind.
-    """
+    """Read the settings in a recipe: a file, or where there is none the one of its name that comes with the package."""
     packaged = Path(__file__).parents[1] / "recipes" / path.name
     path = packaged if not path.exists() and packaged.is_file() else path
     try:

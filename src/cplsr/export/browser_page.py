@@ -47,15 +47,7 @@ class ExportedPage(Exported):
 
 
 def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> ExportedPage:
-    """Write a folder with a page, the classifier as an ONNX graph, and what runs it in a browser.
-
-    Args:
-        classifier: fitted, with a head that is linear.
-        folder: where to write; nothing is overwritten.
-
-    Raises:
-        InputError: the folder is taken, a library is missing, or the runtime is neither here nor can be had.
-    """
+    """Write a new folder with a page, the classifier as an ONNX graph, and what runs it in a browser."""
     folder = Path(folder)
     check_free_folder(folder)
     runtime = find_runtime()
@@ -78,11 +70,7 @@ def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Ex
 
 
 def find_runtime() -> Path:
-    """The folder with the files of onnxruntime-web, in the cache; npm brings them there, or somebody has put its .tgz.
-
-    Raises:
-        InputError: It is not here, and npm is not, or cannot bring it.
-    """
+    """The folder of onnxruntime-web's files, in the cache; npm brings them there, or somebody has put its .tgz."""
     folder = cache_folder() / f"onnxruntime-web-{RUNTIME_VERSION}"
     if all(_is_whole(folder / name) for name in RUNTIME_HASHES):
         return folder

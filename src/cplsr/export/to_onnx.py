@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import warnings
@@ -42,11 +43,7 @@ class LinearHead:
 
 
 def head_of(classifier: EmbeddingClassifier) -> LinearHead:
-    """Take weights and temperature from a fitted classifier; classes without images are left out.
-
-    Raises:
-        InputError: The scores of its head are no linear function of the embedding.
-    """
+    """Take weights and temperature from a classifier with a linear head; classes without images are left out."""
     if classifier.linear_ is None:
         name = classifier.choice_.head.name
         raise InputError(f"a classifier with the head {name} has no weights to export: fit it with ridge or prototypes")
@@ -127,9 +124,8 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
 
 def _require_onnx() -> None:
     try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
+        for library in ("onnx", "onnxruntime", "onnxscript"):
+            importlib.import_module(library)
     except ImportError as error:
         raise InputError(f"ONNX export needs {error.name}: pip install 'cplsr[onnx]'") from error
 
