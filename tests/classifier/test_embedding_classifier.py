@@ -236,7 +236,9 @@ def test_the_choice_is_explained_and_kept_when_restored():
     assert model.choice_.reading.decay == 1.0, "only the first block knows the classes"
     assert "all blocks alike: its squared error" in model.choice_.sentence()
     single = EmbeddingClassifier("auto", parts=4).fit(X[::6], y[::6])
-    assert (single.choice_.reading.decay, single.choice_.reading.penalty) == (0.6, 0.03)
+    assert (single.choice_.reading.decay, single.choice_.reading.penalty) == (0.8, 0.03), (
+        "the last block finds them alike"
+    )
     assert "no class has two images" in single.choice_.sentence()
     again = EmbeddingClassifier("auto", parts=4).restore(
         model.classes_, X, model.support_labels_, single.choice_, temperature=3.0

@@ -10,7 +10,15 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from cplsr.classifier.even_sample import even_rows_by_class
-from cplsr.episodes.heads.auto import USUAL, Auto, Reading, choose, left_out_errors, part_products
+from cplsr.episodes.heads.auto import (
+    USUAL,
+    Auto,
+    Reading,
+    choose,
+    left_out_errors,
+    likeness_of_classes,
+    part_products,
+)
 from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge
 
@@ -66,16 +74,21 @@ def choose_reading(head: Auto, support: Float64[ndarray, "images dim"], labels: 
     """
     rows = even_rows_by_class(labels, MOST_IMAGES)
     vectors, classes = torch.from_numpy(support[rows]), torch.from_numpy(labels[rows])
-    readings = head.readings()
-    errors = left_out_errors(part_products(vectors, vectors, head.parts), classes, int(labels.max()) + 1, readings)
-    number = int(choose(errors, classes))
-    reading = readings[number]
+    readings, products = head.readings(), part_products(vectors, vectors, head.parts)
+    errors = left_out_errors(products, classes, int(labels.max()) + 1, readings)
+    likeness = likeness_of_classes(products, classes)
+    usual = head.usual(likeness)
+    number = int(choose(errors, classes, usual))
     asked = classes.bincount()[classes] > 1
+    alike = f"{likeness:.2f}"
     if not asked.any():
-        reason = "the usual choice, because no class has two images to choose by"
-    elif number == 0:
-        reason = "the usual choice, because no other is clearly better on the images left out in turn"
+        reason = f"the usual choice for classes of mean cosine {alike}, because no class has two images to choose by"
+    elif number == usual:
+        reason = f"the usual choice for classes of mean cosine {alike}: no other is clearly better on images left out"
     else:
-        usual, best = (float(errors[row, asked].mean()) for row in (0, number))
-        reason = f"its squared error on the images left out in turn is {best:.3f}, that of the usual choice {usual:.3f}"
+        of_usual, best = (float(errors[row, asked].mean()) for row in (int(usual), number))
+        reason = (
+            f"its squared error on the images left out in turn is {best:.3f}, that of the usual choice {of_usual:.3f}"
+        )
+    reading = readings[number]
     return Choice(Ridge(reading.penalty), reading, reason)

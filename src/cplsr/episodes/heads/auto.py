@@ -15,6 +15,7 @@ from cplsr.episodes.heads.head import Head, Task, one_hot
 from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores, penalized_factor
 from cplsr.episodes.prototypes import normalize
 
+DECAYS = (None, 0.0, 0.4, 0.6, 0.8, 1.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 CLEAR = 2.0
 """A reading other than the usual one is taken from this many standard errors of the difference on."""
@@ -49,15 +50,22 @@ class Reading:
 
 
 USUAL = Reading()
-"""Taken with one image per class, and where nothing else is clearly better."""
+"""Where nothing is known of the images."""
 
-READINGS = (USUAL, *(Reading(*choice) for choice in product((None, 0.0, 0.4, 0.6, 0.8, 1.0), PENALTIES)))
+READINGS = tuple(Reading(*choice) for choice in product(DECAYS, PENALTIES))
+
+LIKENESS = (0.25, 0.3)
+USUAL_DECAYS = (0.4, 0.6, 0.8)
+"""The usual decay below the first likeness of the classes, between the two, and from the second on: to a backbone that
+was trained on photos the classes of other images look alike, and lower blocks tell those apart."""
 
 
 @final
 @dataclass(frozen=True)
 class Auto(Head):
     """The ridge head on the reading that the support images like best.
+
+    With one image per class, and where nothing else is clearly better, that is the usual one for classes so much alike.
 
     Attributes:
         parts: Of how many equal parts an embedding consists; evaluation and the classifier fill it in.
@@ -80,16 +88,25 @@ class Auto(Head):
         return replace(self, parts=parts)
 
     def readings(self) -> tuple[Reading, ...]:
-        """All readings to choose from, the usual one first."""
-        if self.decay != "auto":
-            return tuple(Reading(self.decay, penalty) for penalty in (USUAL.penalty, *PENALTIES))
-        return READINGS if self.parts > 1 else tuple(Reading(None, p) for p in (USUAL.penalty, *PENALTIES))
+        """All readings to choose from."""
+        if self.decay == "auto" and self.parts > 1:
+            return READINGS
+        return tuple(Reading(None if self.decay == "auto" else self.decay, penalty) for penalty in PENALTIES)
+
+    def usual(self, likeness: Float[Tensor, "*episodes"]) -> Int[Tensor, "*episodes"]:
+        """The number of the usual reading, for classes so much alike."""
+        readings = self.readings()
+        decays = USUAL_DECAYS if readings is READINGS else (readings[0].decay,) * len(USUAL_DECAYS)
+        numbers = torch.tensor([readings.index(Reading(decay)) for decay in decays], device=likeness.device)
+        return numbers[torch.bucketize(likeness, torch.tensor(LIKENESS).to(likeness), right=True)]
 
     def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
         """See `Head.answer`."""
         inner = part_products(torch.cat((task.support, task.queries), dim=-2), task.support, self.parts)
         count, readings = len(task.labels), self.readings()
-        chosen = choose(left_out_errors(inner[..., :count, :], task.labels, task.way, readings), task.labels)
+        of_support = inner[..., :count, :]
+        errors = left_out_errors(of_support, task.labels, task.way, readings)
+        chosen = choose(errors, task.labels, self.usual(likeness_of_classes(of_support, task.labels)))
         weights = torch.stack([reading.weights(self.parts) for reading in readings]).to(inner)[chosen]
         penalties = torch.tensor([reading.penalty for reading in readings]).to(inner)[chosen]
         products = (weights[..., None, None] * inner).sum(dim=-3)
@@ -104,6 +121,14 @@ def part_products(
     """Cosines of images with others, for each part of the embeddings."""
     rows, columns = (normalize(x.unflatten(-1, (parts, -1))).transpose(-2, -3) for x in (images, others))
     return rows @ columns.transpose(-1, -2)
+
+
+def likeness_of_classes(
+    inner: Float[Tensor, "*episodes parts support support"], labels: Int[Tensor, "support"]
+) -> Float[Tensor, "*episodes"]:
+    """The mean cosine between support images of different classes, by the last class token; 0 of one class."""
+    tokens = inner[..., -2 if inner.shape[-3] > 1 else -1, :, :]
+    return tokens[..., labels[:, None] != labels].mean(dim=-1).nan_to_num()
 
 
 def left_out_errors(
@@ -121,18 +146,25 @@ def left_out_errors(
 
 
 def choose(
-    errors: Float[Tensor, "*episodes readings support"], labels: Int[Tensor, "support"]
+    errors: Float[Tensor, "*episodes readings support"],
+    labels: Int[Tensor, "support"],
+    usual: Int[Tensor, "*episodes"],
 ) -> Int[Tensor, "*episodes"]:
-    """The number of the reading with the least error, if it is clearly better than the first; else 0.
+    """The number of the reading with the least error, if it is clearly better than the usual one; else that.
 
     Clear is a mean difference of two standard errors over the images. Images whose class has no other are not asked.
     """
     asked = labels.bincount()[labels] > 1
     if int(asked.sum()) < 2:
-        return torch.zeros(errors.shape[:-2], dtype=torch.int64, device=errors.device)
+        return usual
     errors = errors[..., asked]
     best = errors.mean(dim=-1).argmin(dim=-1)
-    least = errors.gather(-2, best[..., None, None].expand(*best.shape, 1, errors.shape[-1]))[..., 0, :]
-    gain = errors[..., 0, :] - least
+    gain = _of_reading(errors, usual) - _of_reading(errors, best)
     clear = gain.mean(dim=-1) >= CLEAR * gain.std(dim=-1) / gain.shape[-1] ** 0.5
-    return torch.where(clear, best, 0)
+    return torch.where(clear, best, usual)
+
+
+def _of_reading(
+    errors: Float[Tensor, "*episodes readings support"], numbers: Int[Tensor, "*episodes"]
+) -> Float[Tensor, "*episodes support"]:
+    return errors.gather(-2, numbers[..., None, None].expand(*numbers.shape, 1, errors.shape[-1]))[..., 0, :]
