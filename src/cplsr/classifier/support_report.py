@@ -207,14 +207,15 @@ def report_on_support(
     `frozen` is fitted to the same images without the adapter, to compare with.
     """
     judged = judge_support(head)
-    classes = _class_reports(head, judged)
+    names_of_classes = [str(name) for name in head.classes_.tolist()]
+    classes = _class_reports(names_of_classes, head.counts_, judged)
     return SupportReport(
         images=len(head.support_),
         classes=classes,
         expected=expected_accuracy(head),
         recognized=Share(int(judged.right.sum()), len(judged.rows)),
-        confusions=_confusions(head, judged),
-        doubtful=_doubtful(head, judged, names),
+        confusions=_confusions(names_of_classes, judged),
+        doubtful=_doubtful(names_of_classes, judged, names),
         needs_more=_needs_more(classes),
         temperature=head.temperature_,
         choice=head.choice_.sentence(),
@@ -243,29 +244,26 @@ def chance_of_difference(one: Bool[ndarray, "images"], other: Bool[ndarray, "ima
     return float(binomtest(int((one & ~other).sum()), differing, 0.5).pvalue) if differing else 1.0
 
 
-def _class_reports(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:
-    count = len(head.classes_)
-    of = np.bincount(judged.labels, minlength=count)
-    right = np.bincount(judged.labels[judged.right], minlength=count)
+def _class_reports(names: list[str], counts: ndarray, judged: SupportJudgment) -> tuple[ClassReport, ...]:
+    of = np.bincount(judged.labels, minlength=len(names))
+    right = np.bincount(judged.labels[judged.right], minlength=len(names))
     return tuple(
-        ClassReport(str(name), int(images), Share(int(r), int(n)))
-        for name, images, r, n in zip(head.classes_.tolist(), head.counts_, right, of, strict=True)
+        ClassReport(name, int(images), Share(int(r), int(n)))
+        for name, images, r, n in zip(names, counts, right, of, strict=True)
     )
 
 
-def _confusions(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[Confusion, ...]:
+def _confusions(names: list[str], judged: SupportJudgment) -> tuple[Confusion, ...]:
     wrong = ~judged.right
     pairs = np.stack((judged.labels[wrong], judged.predicted[wrong]), axis=1)
     kinds, counts = np.unique(pairs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    names = [str(name) for name in head.classes_.tolist()]
     return tuple(Confusion(names[kinds[k, 0]], names[kinds[k, 1]], int(counts[k])) for k in order)
 
 
-def _doubtful(head: EmbeddingClassifier, judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
+def _doubtful(classes: list[str], judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
     suspects = np.flatnonzero(judged.log_odds >= np.log(DOUBTFUL_ODDS))
     order = suspects[np.argsort(-judged.log_odds[suspects], kind="stable")]
-    classes = [str(name) for name in head.classes_.tolist()]
     return tuple(
         DoubtfulImage(
             name=names[judged.rows[k]],

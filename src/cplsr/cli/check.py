@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     from cplsr.classifier.comparison import compare_embeddings, compare_methods, suggestions
 
     examples = open_support(options.support)
-    classifier = options.fit(examples)
+    classifier = options.fit_or_load(examples)
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
     scores: tuple[MethodScore, ...] = ()

@@ -67,28 +67,24 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
     """What learns from the embeddings: auto (ridge regression, its penalty found by leaving out each example in turn),
     prototypes (the paper's), ridge, lda, logistic or knn."""
 
-    def fit(self, examples: cplsr.Domain, tune_on_support: bool | dict[str, Any] = False) -> cplsr.FewShotClassifier:
-        """Fit a classifier to examples."""
+    def fit_or_load(
+        self, examples: cplsr.Domain | None, model: Path | None = None, tune_on_support: bool | dict[str, Any] = False
+    ) -> cplsr.FewShotClassifier:
+        """Fit a classifier to examples, or load a saved one."""
+        cache = cplsr.EmbeddingCache() if self.cache else None
+        running: dict[str, Any] = {"batch_size": self.batch_size, "workers": self.workers, "cache": cache}
+        if examples is None:
+            backbone = None if self.backbone == AUTO else self.backbone
+            return cplsr.FewShotClassifier.load(cast("Path", model), backbone=backbone, device=self.device, **running)
         classifier = cplsr.FewShotClassifier(
             self.load(),
             "frozen" if self.adapter == "frozen" else None,  # else the one it carries
             head=self.head,
             pooling=self.pooling,
             tune_on_support=tune_on_support,
-            **self._running(),
+            **running,
         )
         return classifier.fit(examples)
-
-    def fit_or_load(
-        self, examples: cplsr.Domain | None, model: Path | None, tune_on_support: bool | dict[str, Any] = False
-    ) -> cplsr.FewShotClassifier:
-        """Fit a classifier to examples, or load a saved one."""
-        if examples is not None:
-            return self.fit(examples, tune_on_support)
-        backbone = None if self.backbone == AUTO else self.backbone
-        return cplsr.FewShotClassifier.load(
-            cast("Path", model), backbone=backbone, device=self.device, **self._running()
-        )
 
     def check_source(self, support: str | None, model: Path | None) -> None:
         """Raise `InputError` unless there is one source of the classes, with options that go with it."""
@@ -98,10 +94,6 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
             )
         if model is not None:
             check_settled(self, "leave it out, or fit with --support")
-
-    def _running(self) -> dict[str, Any]:
-        cache = cplsr.EmbeddingCache() if self.cache else None
-        return {"batch_size": self.batch_size, "workers": self.workers, "cache": cache}
 
 
 @dataclass(frozen=True, kw_only=True)
