@@ -25,7 +25,7 @@ from cplsr.classifier.support_report import Confusion, DoubtfulImage, FrozenComp
 from cplsr.data import image_file, preprocess
 from cplsr.episodes.heads.auto import Reading
 from cplsr.episodes.heads.ridge import Ridge
-from cplsr.export import browser_page, classifier_graph, exported, to_onnx
+from cplsr.export import browser_page, exported, to_onnx
 
 Paint = Callable[..., list[Path]]
 APP = Path(texts.__file__).parent
@@ -156,7 +156,7 @@ REACH_THE_PAGE = (
     browser_page._fetch,
     browser_page._unpack,
     browser_page._content,
-    classifier_graph,
+    to_onnx.head_of,
     to_onnx.export_onnx,
     to_onnx._require_onnx,
     to_onnx._compare,

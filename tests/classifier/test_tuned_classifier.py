@@ -8,8 +8,7 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.classifier.comparison import compare_methods
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.errors import InputError
-from cplsr.export.classifier_graph import head_of
-from cplsr.export.to_onnx import export_onnx
+from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.export.to_transformers import export_transformers
 
 QUICK = {"steps": 2, "lr": 3e-2}

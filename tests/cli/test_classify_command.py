@@ -4,12 +4,12 @@ import csv
 import dataclasses
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.fresh_process import heavy_after
 from oracles.patience import not_for_ever
 from PIL import Image
 
@@ -309,11 +309,7 @@ def test_without_a_backbone_the_embedded_one_is_used_and_named(folders, monkeypa
 
 
 def test_importing_the_commands_loads_nothing_heavy():
-    code = "import sys, cplsr.cli.classify, cplsr.cli.check; print({'torch', 'sklearn', 'scipy'} & set(sys.modules))"
-
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert answer.stdout.strip() == "set()"
+    assert heavy_after("import cplsr.cli.classify, cplsr.cli.check") == set()
 
 
 @pytest.mark.parametrize(

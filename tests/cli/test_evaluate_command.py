@@ -3,12 +3,11 @@
 import io
 import json
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.fresh_process import heavy_after
 from oracles.random_vit import tiny_vit
 from PIL import Image
 from rich.console import Console
@@ -138,14 +137,7 @@ def test_names_and_sources(tmp_path, monkeypatch):
 
 
 def test_importing_the_command_loads_nothing_heavy():
-    code = (
-        "import sys, cplsr.cli.evaluate, cplsr.cli.cache, cplsr.cli.published\n"
-        "print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
-    )
-
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert answer.stdout.strip() == "set()"
+    assert heavy_after("import cplsr.cli.evaluate, cplsr.cli.cache, cplsr.cli.published") == set()
 
 
 @pytest.mark.parametrize("columns", ["60", "200"])

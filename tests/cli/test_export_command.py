@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from oracles.closeness import relative_error
+from oracles.disturbed import disturbed
 from PIL import Image
 
-from cplsr.adapters.attach import attach
 from cplsr.adapters.store import load_adapter, save_adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
@@ -29,11 +29,7 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 def run_folder(tmp_path: Path, checkpoint_file: Path) -> Path:
     """A run whose adapter was trained at 40 px, with colors and a position interpolation of its own."""
     backbone = load_backbone(checkpoint_file, 40, heads=2, mean=MEAN, std=STD, antialias=False)
-    attach(backbone, "coalescent")
-    generator = torch.Generator().manual_seed(1)
-    for parameter in backbone.adapter.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    save_adapter(backbone, tmp_path / "run" / "adapter", shot=5)
+    save_adapter(disturbed(backbone, "coalescent"), tmp_path / "run" / "adapter", shot=5)
     return tmp_path / "run"
 
 

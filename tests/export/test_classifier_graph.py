@@ -6,7 +6,7 @@ import torch
 
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.errors import InputError
-from cplsr.export.classifier_graph import head_of
+from cplsr.export.to_onnx import head_of
 
 
 @pytest.mark.parametrize(("head", "parts"), [("prototypes", 1), ("auto", 6), ("lda", 6), ("logistic", 1)])

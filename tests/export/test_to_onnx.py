@@ -10,20 +10,12 @@ import onnxruntime
 import pytest
 import torch
 from oracles.closeness import relative_error
+from oracles.disturbed import disturbed
 
-from cplsr.adapters.attach import attach
 from cplsr.adapters.base import Adapter
 from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
 from cplsr.export.to_onnx import LinearHead, export_onnx
-
-
-def changed(backbone, kind, **options):
-    attach(backbone, kind, **options)
-    generator = torch.Generator().manual_seed(1)
-    for parameter in backbone.adapter.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return backbone
 
 
 def run(path: Path, pixels: torch.Tensor) -> torch.Tensor:
@@ -36,7 +28,7 @@ def metadata(path: Path) -> dict:
 
 
 def test_a_folded_adapter_quietly(tmp_path: Path, backbone, capfd, recwarn):
-    changed(backbone, "coalescent")
+    disturbed(backbone, "coalescent")
     done = export_onnx(backbone, tmp_path / "new" / "x.onnx")
     assert done.merged
     for batch in (1, 2, 5):
@@ -62,7 +54,7 @@ def prototype_head(classes, prototypes):
 @pytest.mark.parametrize("kind", ["attn_scale", "soft_prompts"])
 def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_path: Path, checkpoint_file, kind):
     """Probabilities are those of softmax(temperature · cos), written out here."""
-    backbone = changed(
+    backbone = disturbed(
         load_backbone(checkpoint_file, 48, heads=2, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), pooling="mean"),
         kind,
     )
@@ -86,7 +78,7 @@ def test_a_classifier_from_raw_pixels_with_an_adapter_that_cannot_be_folded(tmp_
 
 @pytest.mark.parametrize(("family", "kind", "layers"), [("vit", "soft_prompts", None), ("dinov3", "coalescent", [0])])
 def test_depth_embeddings_and_a_classifier_on_them(tmp_path: Path, all_families, family, kind, layers):
-    backbone = changed(load_backbone(all_families[family], pooling="depth", layers=layers), kind)
+    backbone = disturbed(load_backbone(all_families[family], pooling="depth", layers=layers), kind)
     prototypes = torch.randn(3, backbone.embedding_dim, generator=torch.Generator().manual_seed(2))
     head = prototype_head(("a", "b", "c"), prototypes)
     images = torch.randn(5, 3, 32, 32)
@@ -99,7 +91,7 @@ def test_depth_embeddings_and_a_classifier_on_them(tmp_path: Path, all_families,
 
 
 def test_a_coalescent_projection_behind_a_rotary_position(tmp_path: Path, all_families):
-    backbone = changed(load_backbone(all_families["dinov3"]), "coalescent")
+    backbone = disturbed(load_backbone(all_families["dinov3"]), "coalescent")
     done = export_onnx(backbone, tmp_path / "x.onnx")
     assert not done.merged
     images = torch.randn(5, 3, 32, 32)

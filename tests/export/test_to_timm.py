@@ -6,26 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 from oracles.closeness import relative_error
+from oracles.disturbed import disturbed
 from oracles.functional_vit import vit
 from oracles.random_vit import random_checkpoint
 from safetensors.torch import load_file
 
-from cplsr.adapters.attach import attach
 from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
 from cplsr.export.to_timm import export_timm
 
 
-def with_projection(backbone):
-    attach(backbone, "coalescent")
-    generator = torch.Generator().manual_seed(1)
-    for parameter in backbone.adapter.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return backbone
-
-
 def test_plain_formulas_over_the_file_give_the_embeddings_of_the_adapter(tmp_path: Path, backbone):
-    with_projection(backbone)
+    disturbed(backbone, "coalescent")
     done = export_timm(backbone, tmp_path / "new" / "vit.safetensors")
     assert done.merged
     tensors = load_file(tmp_path / "new" / "vit.safetensors")
@@ -40,7 +32,7 @@ def test_plain_formulas_over_the_file_give_the_embeddings_of_the_adapter(tmp_pat
 
 @pytest.mark.parametrize("family", ["vit", "vit_msn", "deit", "dinov2", "dinov2_registers"])
 def test_the_package_reads_its_own_file_with_nothing_said(tmp_path: Path, all_families, family, recwarn):
-    backbone = with_projection(load_backbone(all_families[family], image_size=48))
+    backbone = disturbed(load_backbone(all_families[family], image_size=48), "coalescent")
     done = export_timm(backbone, tmp_path / "x.safetensors")
     again = load_backbone(tmp_path / "x.safetensors")
     assert (again.heads, again.mean, again.std, again.image_size) == (2, backbone.mean, backbone.std, 48)
@@ -72,7 +64,7 @@ def test_names_and_shapes_of_register_models_are_those_of_timm(tmp_path: Path, a
 
 
 def test_the_json_beside_it_tells_what_tensors_cannot(tmp_path: Path, backbone):
-    export_timm(with_projection(backbone), tmp_path / "x.safetensors")
+    export_timm(disturbed(backbone, "coalescent"), tmp_path / "x.safetensors")
     told = json.loads((tmp_path / "x.safetensors.json").read_text())
     assert (told["heads"], told["image_size"], told["patch_size"], told["dim"], told["layers"]) == (2, 32, 8, 64, 2)
     assert told["adapter"]["kind"] == "coalescent"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from oracles.closeness import relative_error
+from oracles.disturbed import disturbed
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoImageProcessor
@@ -48,15 +49,6 @@ except ImportError:
 """
 
 
-def changed(backbone, kind, **options):
-    """An adapter far enough from its start that forgetting it would show."""
-    attach(backbone, kind, **options)
-    generator = torch.Generator().manual_seed(1)
-    for parameter in backbone.adapter.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return backbone
-
-
 def test_every_family_and_adapter_in_a_process_without_cplsr(tmp_path: Path, all_families):
     """One process for all of them: the cost is in its start."""
     cases = [
@@ -74,7 +66,7 @@ def test_every_family_and_adapter_in_a_process_without_cplsr(tmp_path: Path, all
         backbone = load_backbone(all_families[family], **loading)
         frozen = backbone(images := torch.randn(3, 3, backbone.image_size, backbone.image_size))
         if kind is not None:
-            changed(backbone, kind, **options)
+            disturbed(backbone, kind, **options)
             assert relative_error(backbone(images), frozen) > 1e-3
         job = tmp_path / f"job{number}"
         done = export_transformers(backbone, job / "out")
@@ -95,7 +87,7 @@ def test_every_family_and_adapter_in_a_process_without_cplsr(tmp_path: Path, all
 
 @pytest.mark.parametrize("family", ["vit", "dinov2_registers", "dinov3"])
 def test_the_readme_of_a_depth_embedding_is_code_that_gives_it(tmp_path: Path, all_families, family):
-    backbone = changed(load_backbone(all_families[family], pooling="depth"), "residual")
+    backbone = disturbed(load_backbone(all_families[family], pooling="depth"), "residual")
     export_transformers(backbone, tmp_path / "out")
     code = (tmp_path / "out" / "README.md").read_text().split("```python\n")[1].split("```")[0]
     images = torch.randn(2, 3, 32, 32)
@@ -108,7 +100,7 @@ def test_the_readme_of_a_depth_embedding_is_code_that_gives_it(tmp_path: Path, a
 
 
 def test_the_folder_tells_how_to_use_it_and_where_it_comes_from(tmp_path: Path, backbone):
-    changed(backbone, "coalescent")
+    disturbed(backbone, "coalescent")
     export_transformers(backbone, tmp_path / "out")
     names = {file.name for file in (tmp_path / "out").iterdir()}
     assert names == {"config.json", "model.safetensors", "preprocessor_config.json", "README.md", "export.json"}
@@ -123,7 +115,7 @@ def test_the_folder_tells_how_to_use_it_and_where_it_comes_from(tmp_path: Path, 
 
 
 def test_cplsr_opens_the_folder_again(tmp_path: Path, backbone, recwarn):
-    changed(backbone, "coalescent")
+    disturbed(backbone, "coalescent")
     export_transformers(backbone, tmp_path / "out")
     again = load_backbone(tmp_path / "out")
     assert (again.mean, again.std, again.image_size) == (backbone.mean, backbone.std, backbone.image_size)

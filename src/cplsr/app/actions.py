@@ -161,9 +161,5 @@ ANY = (
 
 
 def understood(told: object) -> Action:
-    """Read what a browser says; numbers may be text, as HTML attributes are.
-
-    Raises:
-        msgspec.ValidationError: It is none of the actions.
-    """
+    """Read what a browser says, or raise `msgspec.ValidationError`; numbers may be text, as HTML attributes are."""
     return msgspec.convert(told, ANY, strict=False)

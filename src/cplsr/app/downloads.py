@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from itertools import chain, count
 from pathlib import Path
 
 from cplsr.app.session import Query, Session
@@ -90,17 +91,25 @@ def write_browser_page(session: Session, view: View, folder: Path) -> Written:
     return file, Said("browser_size", megabytes)
 
 
+WRITERS = {
+    "answers": write_csv,
+    "left_out": write_left_out,
+    "labeled": write_labeled,
+    "model": write_model,
+    "browser": write_browser_page,
+}
+"""What can be downloaded, as the browser calls it."""
+
+
 def folder_names(labels: Iterable[str]) -> dict[str, str]:
     """A name that every file system takes for each class; no two are the same."""
     named: dict[str, str] = {}
     for label in labels:
         tidy = "".join("_" if sign in '\\/:*?"<>|' or not sign.isprintable() else sign for sign in label).strip(" .")
+        tidy = tidy or "_"
         used = {name.lower() for name in named.values()}
-        tidy = name = tidy or "_"
-        number = 2
-        while name.lower() in used:
-            name, number = f"{tidy} ({number})", number + 1
-        named[label] = name
+        numbered = (f"{tidy} ({number})" for number in count(2))
+        named[label] = next(name for name in chain([tidy], numbered) if name.lower() not in used)
     return named
 
 

@@ -15,7 +15,7 @@ import stat
 import time
 from collections import Counter, deque
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, final
 from urllib.parse import urlsplit
@@ -36,12 +36,7 @@ from cplsr.app.uploads import Limits
 OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 JOIN, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 DOWNLOAD = re.compile(r"/download/([0-9a-f]{32})/([a-z-]+\.[a-z]+)")
-READ = frozenset(
-    {
-        *("/", "/favicon.ico", "/manifest.json", "/theme.css"),
-        *("/gradio_api/queue/data", "/gradio_api/app_id"),
-    }
-)
+READ = frozenset({"/", "/favicon.ico", "/manifest.json", "/theme.css", "/gradio_api/queue/data", "/gradio_api/app_id"})
 READ_BELOW = ("/assets/", "/static/", "/pwa_icon/", "/gradio_api/heartbeat/")
 """With `READ`, uploads, events and downloads, everything that the page asks for; the rest of gradio is closed."""
 COOKIE = "cplsr-visitor"
@@ -164,15 +159,7 @@ class Gate:
         own = self._own_folder(visitor)
         if isinstance(action, Uploads) and not all(is_file_below(path, own) for path in action.files):
             raise RefusedError(403, "a file was named that is none of yours: drop it on the page again")
-        return msgspec.json.encode(
-            {
-                "fn_index": event.fn_index,
-                "session_hash": event.session_hash,
-                "trigger_id": event.trigger_id,
-                "data": event.data,
-                "event_data": action,
-            }
-        )
+        return msgspec.json.encode(replace(event, event_data=action))
 
     def _download(self, path: str) -> Path | None:
         """The file at the address of a download, which cannot be guessed; `None` for other addresses."""

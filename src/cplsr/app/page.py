@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -15,32 +14,11 @@ import gradio as gr
 import msgspec
 
 from cplsr.app import actions as do
+from cplsr.app import steps
 from cplsr.app.answers import answers_html
-from cplsr.app.downloads import (
-    Written,
-    write_browser_page,
-    write_csv,
-    write_labeled,
-    write_left_out,
-    write_model,
-)
+from cplsr.app.downloads import WRITERS
 from cplsr.app.markup import classes_html, detail_html, estimate_html, frame_html, home_html, left_out_html
 from cplsr.app.session import Session, Shared, explain, new_session, query_at, suggestions, support_report
-from cplsr.app.steps import (
-    Outcome,
-    add_class,
-    classify,
-    clear_answers,
-    correct,
-    leave_out,
-    move_example,
-    remove_class,
-    remove_example,
-    rename_class,
-    start_over,
-    undo,
-    why,
-)
 from cplsr.app.texts import Said, TextError, say
 from cplsr.app.view import View, check_threshold
 from cplsr.errors import InputError
@@ -49,13 +27,6 @@ SCRIPT = Path(__file__).with_name("page.js")
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 SYSTEM_FIXED_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 MOST_VISITS = 1000
-WRITERS = {
-    "answers": write_csv,
-    "left_out": write_left_out,
-    "labeled": write_labeled,
-    "model": write_model,
-    "browser": write_browser_page,
-}
 
 
 def theme() -> Any:
@@ -83,6 +54,7 @@ def build_page(shared: Shared, downloads: Path) -> Any:
             trigger_mode="multiple",
         )
         done.then(None, None, None, js="() => window.cplsrSettled()")
+    blocks.state_session_capacity = MOST_VISITS
     return blocks.queue(api_open=False, max_size=100)
 
 
@@ -110,8 +82,7 @@ class Visits:
         action = do.understood(dict(event._data or {}))
         fresh = key not in self.known
         if fresh:
-            wanted = action.key if isinstance(action, do.Arrive) else None
-            key = self._enter(wanted, action.language if isinstance(action, do.Arrive) else "en")
+            key = self._enter(action if isinstance(action, do.Arrive) else do.Arrive())
         visit = self.known[str(key)]
         told: dict[str, Any] = {"number": next(self.answered), "key": key}
         spoke = visit.view.language
@@ -134,13 +105,14 @@ class Visits:
             del self.open[key]
             self._forget(key)
 
-    def _enter(self, wanted: str | None, language: do.Language) -> str:
+    def _enter(self, arrival: do.Arrive) -> str:
         """The key of the session that a browser remembers, else of a new one."""
-        key = wanted if wanted in self.known else uuid4().hex
+        key = arrival.key or ""
         if key not in self.known:
             if len(self.known) >= MOST_VISITS:
                 self._forget(next(iter(self.known)))
-            self.known[key] = Visit(new_session(self.shared), View(language=language))
+            key = uuid4().hex
+            self.known[key] = Visit(new_session(self.shared), View(language=arrival.language))
         self.open[key] += 1
         return key
 
@@ -152,64 +124,64 @@ class Visits:
     def _done(self, visit: Visit, action: do.Action) -> dict[str, Any]:
         """What to tell besides the new look of the page: sentences, an address to download from."""
         if isinstance(action, do.Download):
-            return self._download(visit, WRITERS[action.what])
-        outcome = changed_session(visit.session, action) or Outcome(visit.session)
+            return self._download(visit, action.what)
+        outcome = changed_session(visit.session, action)
         visit.session = outcome.session
         visit.view = changed_view(visit, action)
         messages = [remark.in_language(visit.view.language) for remark in outcome.remarks]
         return {"messages": messages, "full": outcome.full}
 
-    def _download(self, visit: Visit, write: Callable[[Session, View, Path], Written]) -> dict[str, Any]:
+    def _download(self, visit: Visit, what: str) -> dict[str, Any]:
         """Make a file, at an address that nobody can guess; the one before it is not needed any more."""
         if visit.file is not None:
             shutil.rmtree(visit.file.parent, ignore_errors=True)
-        visit.file, remark = write(visit.session, visit.view, self.downloads / uuid4().hex)
+        visit.file, remark = WRITERS[what](visit.session, visit.view, self.downloads / uuid4().hex)
         told = [] if remark is None else [remark.in_language(visit.view.language)]
         return {"messages": told, "download": f"/download/{visit.file.parent.name}/{visit.file.name}"}
 
 
-def changed_session(session: Session, action: do.Action) -> Outcome | None:
-    """Do what changes a session; `None` for everything else."""
+def changed_session(session: Session, action: do.Action) -> steps.Outcome:
+    """Do what changes a session; everything else leaves it as it is."""
     match action:
         case do.Teach() | do.Label():
             return received(session, action)
-        case do.RemoveClass(name=name):
-            return remove_class(session, name)
-        case do.RenameClass(name=name, new=new):
-            return rename_class(session, name, new)
-        case do.RemoveExample(picture=picture):
-            return remove_example(session, picture)
-        case do.MoveExample(picture=picture, to=to):
-            return move_example(session, picture, to)
-        case do.Correct(answer=position, right=right):
-            return correct(session, position, right)
+        case do.RemoveClass(name):
+            return steps.remove_class(session, name)
+        case do.RenameClass(name, new):
+            return steps.rename_class(session, name, new)
+        case do.RemoveExample(picture):
+            return steps.remove_example(session, picture)
+        case do.MoveExample(picture, to):
+            return steps.move_example(session, picture, to)
+        case do.Correct(position, right):
+            return steps.correct(session, position, right)
         case do.Undo():
-            return undo(session)
+            return steps.undo(session)
         case do.ClearAnswers():
-            return clear_answers(session)
+            return steps.clear_answers(session)
         case do.StartOver():
-            return start_over(session)
-    return None
+            return steps.start_over(session)
+    return steps.Outcome(session)
 
 
-def received(session: Session, action: do.Teach | do.Label) -> Outcome:
+def received(session: Session, action: do.Teach | do.Label) -> steps.Outcome:
     """Use the files that have arrived; those that have not, or cannot be used, are left out with the reason."""
     query, limits = isinstance(action, do.Label), session.shared.limits
-    refused = [(file.name, why(file.reason, limits)) for file in action.refused]
+    refused = [(file.name, steps.why(file.reason, limits)) for file in action.refused]
     files = [Path(file) for file in action.files]
     if refused or not files:
-        noted = leave_out(session, refused, query=query, drop=action.drop)
+        noted = steps.leave_out(session, refused, query=query, drop=action.drop)
         if not files:
             return noted
         session = noted.session
     try:
         if isinstance(action, do.Teach):
-            return add_class(session, action.name, files, action.drop)
-        return classify(session, files, action.drop)
+            return steps.add_class(session, action.name, files, action.drop)
+        return steps.classify(session, files, action.drop)
     except TextError as error:
-        none = leave_out(session, [(file.name, error.said) for file in files], query=query, drop=action.drop)
+        none = steps.leave_out(session, [(file.name, error.said) for file in files], query=query, drop=action.drop)
         full = error.said.key if error.said.key in get_args(do.Reason) else ""
-        return Outcome(none.session, (error.said, *none.remarks), full)
+        return steps.Outcome(none.session, (error.said, *none.remarks), full)
 
 
 def changed_view(visit: Visit, action: do.Action) -> View:
@@ -222,14 +194,14 @@ def changed_view(visit: Visit, action: do.Action) -> View:
             return replace(view, **{"page": 0, **asked})
         case do.Suggest():
             return replace(view, only="next", sort="next", page=0, next=suggestions(visit.session))
-        case do.Explain(answer=position):
+        case do.Explain(position):
             query_at(visit.session, position)
             return replace(view, opened=None if view.opened == position else position)
-        case do.OpenExample(picture=picture):
+        case do.OpenExample(picture):
             return replace(view, example="" if view.example == picture else picture)
-        case do.ShowExamples(name=name, count=most):
+        case do.ShowExamples(name, most):
             return replace(view, expanded=(name, most))
-        case do.Speak(language=language):
+        case do.Speak(language):
             return replace(view, language=language)
         case do.Correct() | do.Arrive() | do.Download():
             return view

@@ -22,7 +22,6 @@ GRACE_SECONDS = 1
 """Open pages keep a connection that never ends by itself; a server that is told to stop waits for them so long."""
 PREFIX = "cplsr-serve-"
 NEW_SECONDS = 60
-MAX_SESSIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -84,7 +83,6 @@ def make_server(shared: Shared, folder: Path, ready: Callable[[], None], hosts: 
     downloads = folder / "downloads"
     shared = replace(shared, folder=folder / "pictures")
     blocks = build_page(shared, downloads)
-    blocks.state_session_capacity = MAX_SESSIONS
     blocks.has_launched = True  # else gradio, which is mounted here and never launched, skips its own check of paths
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(

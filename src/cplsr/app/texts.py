@@ -17,8 +17,10 @@ from cplsr.app.actions import LANGUAGES
 from cplsr.errors import InputError
 
 _WORDS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-TEXTS: dict[str, dict[str, str]] = _WORDS["page"]
-FROM_BELOW: list[dict[str, str]] = _WORDS["below"]
+TEXTS: dict[str, dict[str, str]] = {
+    key: dict(zip(LANGUAGES, texts, strict=True)) for key, texts in _WORDS["page"].items()
+}
+FROM_BELOW = [dict(zip(LANGUAGES, texts, strict=True)) for texts in _WORDS["below"]["wordings"]]
 
 
 class Said(NamedTuple):

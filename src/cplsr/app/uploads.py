@@ -7,8 +7,9 @@ import io
 import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 from uuid import uuid4
 
 import numpy as np
@@ -66,9 +67,7 @@ class Picture:
         return Image.fromarray(_square(to_rgb(upright(read_image(self.file))), self.side))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Received:
+class Received(NamedTuple):
     """What came of some files: pictures, and (name, reason) of the others."""
 
     pictures: tuple[Picture, ...]
@@ -126,11 +125,9 @@ def _moved(picture: Picture, folder: Path) -> Picture:
 
 def free_name(name: str, used: Collection[str]) -> str:
     """Make a name unique: the name itself, or with the first free number where it is in use."""
-    path, number, free = Path(name), 2, name
-    while free in used:
-        free = f"{path.stem} ({number}){path.suffix}"
-        number += 1
-    return free
+    path = Path(name)
+    numbered = (f"{path.stem} ({number}){path.suffix}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in used)
 
 
 def _thumbnail(image: Image.Image) -> bytes:

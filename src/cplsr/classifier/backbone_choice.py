@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import queue
 import threading
 import warnings
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cplsr.adapters.attach import adapter_of, detach
 from cplsr.adapters.store import load_adapter, read_adapter_info
@@ -35,6 +35,7 @@ def prepared_backbone(
     views: str | None = None,
     device: str = "auto",
     precision: str = "fp32",
+    **loading: Any,
 ) -> Backbone:
     """Load a backbone and put its adapter on it.
 
@@ -43,11 +44,12 @@ def prepared_backbone(
             is not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
         adapter: Adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
             carries, or the one packaged with the embedded backbone.
-        image_size: See `load_backbone`. Default: the size the adapter was trained at.
-        pooling: See `load_backbone`; `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
-        views: See `load_backbone`. Default: `plain`, or a loaded backbone's own.
-        device: See `load_backbone`.
-        precision: See `load_backbone`.
+        image_size: Default: the size the adapter was trained at.
+        pooling: `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
+        views: Default: `plain`, or a loaded backbone's own.
+        device: Like the three before, as for `load_backbone`.
+        precision: Likewise.
+        **loading: Whatever else `load_backbone` should know.
 
     Raises:
         InputError: If one of them cannot be loaded, or they do not fit together.
@@ -62,7 +64,11 @@ def prepared_backbone(
         size = image_size or (None if info is None else info.backbone["image_size"])
         read = "depth" if pooling == "auto" else pooling
         seen = views or "plain"
-        load = partial(load_backbone, image_size=size, pooling=read, views=seen, device=device, precision=precision)
+        loading |= {"image_size": size, "pooling": read, "views": seen, "device": device, "precision": precision}
+
+        def load(source: str | Path) -> Backbone:
+            return load_backbone(source, **loading)
+
         own = load_default(load) if backbone is None else load(backbone)
     if adapter is None and own.adapter is None:
         info = _packaged_adapter(own)
@@ -129,25 +135,21 @@ def _is_cached(repository: str) -> bool:
     return is_here("config.json") and any(map(is_here, WEIGHT_FILES))
 
 
-def _hub_answers(repository: str, seconds: float | None = None) -> bool:
+def _hub_answers(repository: str) -> bool:
     """One request, given up after 5 seconds: in a thread, because looking up a name has no time limit of its own."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    limit = PROBE_SECONDS if seconds is None else seconds
-    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answers: list[object] = []
 
     def ask() -> None:
-        try:
-            get_hf_file_metadata(hf_hub_url(repository, "config.json"), timeout=limit)
-            answers.put(True)
-        except Exception:  # no network, no name, no certificate, a proxy's page: the libraries below raise nearly all
-            answers.put(False)
+        # no network, no name, no certificate, a proxy's page: the libraries below raise nearly all
+        with suppress(Exception):
+            answers.append(get_hf_file_metadata(hf_hub_url(repository, "config.json"), timeout=PROBE_SECONDS))
 
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        return answers.get(timeout=limit)
-    except queue.Empty:
-        return False
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PROBE_SECONDS)
+    return bool(answers)
 
 
 def _packaged_adapter(backbone: Backbone) -> AdapterInfo | None:

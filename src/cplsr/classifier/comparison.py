@@ -33,10 +33,8 @@ PEERS: dict[str, str] = {
 class MethodScore:
     """How well one way to classify recognizes support images that it has not learned.
 
-    Attributes:
-        method: Its name.
-        right: For each image whose class has another one, whether it was recognized; the same images for all methods.
-        options: What has to be given to use it; empty where it is in use.
+    `right` says of each image whose class has another one, the same for all methods, whether it was recognized;
+    `options` what has to be given to use it, nothing where it is in use.
     """
 
     method: str
@@ -81,10 +79,8 @@ def compare_embeddings(
 ) -> tuple[MethodScore, ...]:
     """Score the same classifier with more views of every image than it has, and on other backbones.
 
-    Args:
-        classifier: Fitted to the examples; one that was tuned on them is compared with nothing.
-        examples: The support images, which are embedded again; vectors cannot be.
-        backbones: Whatever `load_backbone` takes.
+    The examples it was fitted to are embedded again, which vectors cannot be; one that was tuned on them is compared
+    with nothing.
     """
     if classifier.tuned_ is not None or examples.vectors is not None:
         return ()

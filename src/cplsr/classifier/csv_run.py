@@ -27,14 +27,9 @@ CsvRow = list[str]
 
 @dataclass(frozen=True)
 class CsvSummary:
-    """What a file of predictions holds.
+    """What a file of predictions holds: how many images got each class, are unknown, or cannot be read, and why.
 
-    Attributes:
-        labels: How many images got each class, the most frequent class first.
-        unknown: How many images were rejected because no class was likely enough.
-        errors: How many images could not be read.
-        mean_confidence: Mean over all images that were read; `None` if none were.
-        reasons: Why images could not be read, and how many, the most frequent reason first.
+    Classes and reasons begin with the most frequent; the mean confidence is over all images that were read.
     """
 
     labels: dict[str, int]
@@ -82,15 +77,9 @@ def label_to_csv(
     """Label every image and write one row for each to a csv file.
 
     Rows go to `out`.partial batch by batch, and it is renamed at the end. A run that was interrupted is continued where
-    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit.
-
-    Args:
-        classifier: A fitted classifier.
-        queries: The images to label.
-        out: The csv file.
-        reject_below: Label images `unknown` whose likeliest class is less likely than this.
-        restart: Throw away what an interrupted run left behind instead of continuing it.
-        together: Let the images help to find the classes; see `FewShotClassifier.predictions`.
+    its last whole batch ended, so that the same images share a batch and the result is the same to the last digit;
+    or with `restart`, what it left behind is thrown away. With `together` the images help to find the classes (see
+    `FewShotClassifier.predictions`).
 
     Returns:
         How many rows of an interrupted run were kept.
@@ -101,8 +90,7 @@ def label_to_csv(
     check_rejection(reject_below, classifier.classes_)
     check_out(out)
     identity = run_identity(classifier, queries, reject_below=reject_below, together=together)
-    partial = partial_of(out)
-    done = 0
+    partial, done = partial_of(out), 0
     with only_writer(out.parent, out.name):
         if partial.exists() and not restart:
             check_partial(out, identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.pictures import PictureReader
+from cplsr.classifier.embedding_classifier import named
+from cplsr.classifier.pictures import PictureReader, picture_names
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.data.domain import Domain, KnownVectors, UnreadableImageError
 from cplsr.errors import InputError
@@ -28,13 +30,9 @@ from cplsr.evaluation.embed import embed_pixels
 @final
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """The embeddings of some images, and why others have none.
+    """The embeddings of some images, by their positions among those given, and (position, reason) of the unreadable.
 
-    Attributes:
-        indices: Positions of the embedded images among the images given.
-        vectors: Their embeddings.
-        failed: (position, reason) of the images that cannot be read.
-        frozen: The embeddings of the same images without the adapter, where that was asked for.
+    `frozen` are the embeddings of the same images without the adapter, where that was asked for.
     """
 
     indices: Int64[ndarray, "some"]
@@ -55,6 +53,23 @@ def joined_or_none(parts: Sequence[ndarray | None]) -> ndarray | None:
     return np.concatenate(present) if len(present) == len(parts) else None
 
 
+def report_failed(pictures: Domain | Tensor | ndarray, labels: ndarray, support: Embedded) -> None:
+    """Warn of support images that cannot be read; raise `InputError` if nothing of some class is left."""
+    names = picture_names(pictures)
+    index, reason = support.failed[0]
+    lost = np.setdiff1d(labels, labels[support.indices])
+    if len(lost):
+        raise InputError(
+            f"no image of the class {named(lost)} can be read ({names[index]}: {reason}): give images that can be "
+            "opened, or leave the class out"
+        )
+    warnings.warn(
+        f"{len(support.failed)} of {len(names)} support images cannot be read and are left out, the first is "
+        f"{names[index]}: {reason}",
+        stacklevel=4,
+    )
+
+
 def embed_batches(
     backbone: Backbone,
     pictures: Domain | Tensor | ndarray,
@@ -67,20 +82,8 @@ def embed_batches(
 ) -> Iterator[Embedded]:
     """Embed images some at a time and in order; memory does not depend on their number.
 
-    Args:
-        backbone: What embeds them, with its adapter.
-        pictures: What `as_pictures` gives. Embeddings are passed on as they are.
-        frozen: A second backbone that sees the same pixels, for comparison.
-        batch_size: How many images are embedded at a time.
-        workers: Processes that decode files. Default: chosen by the number of cores.
-        description: What the progress bar says.
-        cache: Where embeddings are looked up and kept; pictures in memory have no place there.
-
-    Yields:
-        The embeddings of a batch, and why images among it have none.
-
-    Raises:
-        InputError: If embeddings were given that do not fit the backbone.
+    Embeddings are passed on as they are, if they fit the backbone. `frozen` is a second backbone that sees the same
+    pixels, for comparison. Pictures in memory have no place in the cache.
     """
     if isinstance(pictures, ndarray):
         yield _given_embeddings(backbone, pictures)

@@ -113,7 +113,6 @@ class EmbeddingClassifier(VectorAnswers):
         """Become what was fitted elsewhere: choice and temperature are kept, wherever they were found."""
         self.n_features_in_ = support.shape[1]
         self.classes_, self.support_, self.support_labels_ = classes, support, support_labels
-        self.counts_ = np.bincount(support_labels, minlength=len(classes))
         self._recompute(choice)
         self.temperature_ = temperature
         return self
@@ -133,7 +132,6 @@ class EmbeddingClassifier(VectorAnswers):
         position = int(positions[0])
         kept = self.support_labels_ != position
         self.classes_ = np.delete(self.classes_, position)
-        self.counts_ = np.delete(self.counts_, position)
         self.support_ = self.support_[kept]
         labels = self.support_labels_[kept]
         self.support_labels_ = labels - (labels > position)
@@ -158,34 +156,29 @@ class EmbeddingClassifier(VectorAnswers):
 
     def _forget(self, y: ndarray) -> None:
         self.classes_ = np.unique(y)[:0]
-        self.counts_ = np.zeros(0, dtype=np.int64)
         self.support_ = np.zeros((0, self.n_features_in_))
         self.support_labels_ = np.zeros(0, dtype=np.int64)
 
     def _make_room(self, names: ndarray) -> None:
-        """Insert new names among the sorted classes; what is known of the others moves with them, unchanged."""
+        """Insert new names among the sorted classes; the labels of the others move with them."""
         if len({isinstance(group.tolist()[0], str) for group in (self.classes_, names) if len(group)}) > 1:
             raise InputError(
                 f"classes {named(names)} and {named(self.classes_)} are of different kinds, text and numbers: "
                 "name all of them the same way"
             )
         classes = np.union1d(self.classes_, names) if len(self.classes_) else np.unique(names)
-        moved_to = np.searchsorted(classes, self.classes_)
-        counts = np.zeros(len(classes), dtype=np.int64)
-        counts[moved_to] = self.counts_
-        self.classes_, self.counts_ = classes, counts
-        self.support_labels_ = moved_to[self.support_labels_]
+        self.support_labels_ = np.searchsorted(classes, self.classes_)[self.support_labels_]
+        self.classes_ = classes
 
     def _add(self, X: Float64[ndarray, "images dim"], y: ndarray) -> None:
         self._make_room(np.unique(y))
-        labels = np.searchsorted(self.classes_, y)
-        self.counts_ += np.bincount(labels, minlength=len(self.classes_))
         self.support_ = np.concatenate((self.support_, X))
-        self.support_labels_ = np.concatenate((self.support_labels_, labels))
+        self.support_labels_ = np.concatenate((self.support_labels_, np.searchsorted(self.classes_, y)))
         self._recompute()
 
     def _recompute(self, choice: Choice | None = None) -> None:
         """Compute what follows from the support: the choice (unless it is given), the weights, the temperature."""
+        self.counts_ = np.bincount(self.support_labels_, minlength=len(self.classes_))
         self.choice_, self.shift_ = choice or self._chosen(), None
         weights = np.sqrt(self.choice_.reading.weights(self.parts).numpy())
         self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)

@@ -39,12 +39,9 @@ _SIGNALS = np.linspace(-3.0, 9.0, 1201)
 
 @dataclass(frozen=True)
 class Expectation:
-    """The accuracy to expect on new pictures of the same kind, classes as frequent as among the support images.
+    """The accuracy to expect on new pictures of the same kind, 0 to 1, and the ends of its 95 % interval.
 
-    Attributes:
-        accuracy: The estimate, 0 to 1.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
+    Classes are taken to be as frequent as among the support images.
     """
 
     accuracy: float
@@ -65,14 +62,10 @@ def expected_accuracy(head: EmbeddingClassifier) -> Expectation | None:
     labels, classes = head.support_labels_, int((head.counts_ > 0).sum())
     if len(judgeable(labels, len(head.classes_))) == 0:
         return None
-    right: list[ndarray] = []
-    tested: list[ndarray] = []
-    trained_on: list[ndarray] = []
-    for train, test in held_out_parts(labels, len(head.classes_)):
-        right.append(_fitted_again(head, train).predict(head.support_[test]) == labels[test])
-        tested.append(test)
-        trained_on.append(np.bincount(labels[train], minlength=len(head.classes_))[labels[test]])
-    rows = np.concatenate(tested)
+    parts = [*held_out_parts(labels, len(head.classes_))]
+    rows = np.concatenate([test for _, test in parts])
+    right = [_fitted_again(head, train).predict(head.support_[test]) == labels[test] for train, test in parts]
+    trained_on = [np.bincount(labels[train], minlength=len(head.classes_))[labels[test]] for train, test in parts]
     fewer, whole = (float((1 / counts).mean()) for counts in (np.concatenate(trained_on), head.counts_[labels[rows]]))
     share = float(np.concatenate(right).mean())
     low, high = wilson_interval(share, len(np.unique(rows)) / (1 + SPREAD * whole))
@@ -86,9 +79,6 @@ def held_out_parts(
 
     With n images of each class, at most ten, one of each is held out; with more, a tenth. The only image of a class is
     never held out.
-
-    Yields:
-        Positions of the images to train on, and of those held out.
     """
     counts = np.bincount(labels, minlength=classes)
     folds = int(np.clip(np.median(counts[counts > 1]), 2, MOST_FOLDS))
@@ -124,13 +114,8 @@ def grown(accuracy: float, classes: int, fewer: float, whole: float) -> float:
     """Carry an accuracy from smaller training sets to the whole one.
 
     The scores of an image are taken for normal variables of variance one, that of its own class larger by d. A class
-    mean of m examples carries the variance between pictures, divided by m, so d(m) ∝ 1 / √(1 + k/m).
-
-    Args:
-        accuracy: With the smaller sets.
-        classes: How many there are.
-        fewer: One over the number of examples per class in the smaller sets.
-        whole: The same of the whole set.
+    mean of m examples carries the variance between pictures, divided by m, so d(m) ∝ 1 / √(1 + k/m). `fewer` and
+    `whole` are one over the number of examples per class, in the smaller sets and in the whole one.
     """
     accuracies = _accuracies(classes)
     signal = np.interp(accuracy, accuracies, _SIGNALS) * np.sqrt((1 + GROWTH * fewer) / (1 + GROWTH * whole))

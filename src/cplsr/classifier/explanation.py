@@ -57,15 +57,7 @@ def explain(
     pixels: Shaped[Tensor, "1 3 size size"],
     neighbors: int,
 ) -> Explanation:
-    """Explain the label of one image.
-
-    Args:
-        backbone: What embeds it.
-        head: The fitted classifier of embeddings.
-        support_names: What its support images are called.
-        pixels: The image as the backbone takes it.
-        neighbors: How many similar support images to name.
-    """
+    """Explain the label of one image, given as the backbone takes it, with so many similar support images."""
     with torch.inference_mode():
         vector = backbone(pixels.to(backbone.device)).float().cpu().numpy().astype(np.float64)
     answer = predictions_of(head, ["image"], vector, None)[0]

@@ -16,11 +16,10 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.tokens import remove_tokens
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sharing_weights, without_adapter
-from cplsr.classifier.embed_pictures import Embedded, joined_or_none, readable_pixels
+from cplsr.classifier.embed_pictures import Embedded, joined_or_none, readable_pixels, report_failed
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.image_answers import ImageAnswers
-from cplsr.classifier.pictures import as_pictures, picture_names
-from cplsr.classifier.support_images import labeled_pictures, report_failed
+from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names
 from cplsr.classifier.support_report import SupportReport, report_on_support
 from cplsr.classifier.tuning import asked_tuning, check_tunable, tune_backbone
 from cplsr.errors import InputError
@@ -247,15 +246,10 @@ class FewShotClassifier(ImageAnswers):
         workers: int | None = None,
         cache: EmbeddingCache | None = None,
     ) -> FewShotClassifier:
-        """Read a classifier that `save` wrote.
+        """Read a classifier that `save` wrote to the folder `path`.
 
-        Args:
-            path: The folder.
-            backbone: Where its backbone is now, if it has moved, or the loaded `Backbone`.
-            device: See `load_backbone`.
-            batch_size: How many images are embedded at a time.
-            workers: Processes that decode images.
-            cache: Where embeddings of files are looked up and kept.
+        `backbone` says where its backbone is now, if it has moved, or is the loaded `Backbone`; for the other arguments
+        see the class.
 
         Raises:
             InputError: If the folder is damaged, or the backbone is not the one the classifier was fitted on.

@@ -20,10 +20,9 @@ from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.even_sample import even_rows
 from cplsr.classifier.explanation import Explanation, explain
 from cplsr.classifier.no_class import UNREADABLE, OnError, check_on_error, check_rejection, labels_or, pass_over
-from cplsr.classifier.pictures import as_pictures, picture_names, single_pixels
+from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names, single_pixels
 from cplsr.classifier.prediction import Prediction, PredictionTable, predictions_of
 from cplsr.classifier.suggest import Suggestion, suggest
-from cplsr.classifier.support_images import labeled_pictures
 from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.data.domain import Domain
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
@@ -33,13 +32,7 @@ SEEN_TOGETHER = 2000
 
 
 class ImageAnswers(ClassifierMixin, BaseEstimator):
-    """The answering half of `FewShotClassifier`, which says how the attributes come to be.
-
-    Attributes:
-        backbone_: The backbone with its adapter.
-        head_: The `EmbeddingClassifier` that works on the embeddings.
-        support_names_: Names of the support images, in the order of `head_.support_`.
-    """
+    """The answering half of `FewShotClassifier`, which says what the attributes are and how they come to be."""
 
     backbone_: Backbone
     head_: EmbeddingClassifier
@@ -165,13 +158,10 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, "looking at all images"))
-        if embedded.failed:
-            index, reason = embedded.failed[0]
-            pass_over("skip", picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
-        vectors = embedded.vectors.astype(np.float64)
+        embedded, readable = self._readable(pictures, "skip", "looking at all images")
+        vectors = embedded.astype(np.float64)
         chosen = suggest(self.head_, vectors, count)
-        names, indices = picture_names(pictures), embedded.indices[chosen].tolist()
+        names, indices = picture_names(pictures), np.flatnonzero(readable)[chosen].tolist()
         guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
         return [Suggestion(index, guess) for index, guess in zip(indices, guesses, strict=True)]
 
@@ -236,11 +226,13 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
         return self.head_.seeing_together(vectors.astype(np.float64))
 
-    def _readable(self, X: Any, on_error: OnError) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
+    def _readable(
+        self, X: Any, on_error: OnError, description: str = "embedding"
+    ) -> tuple[Float32[ndarray, "some dim"], Bool[ndarray, "images"]]:
         """The embeddings of the images that can be read, and which these are."""
         check_on_error(on_error, self.classes_)
         pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, "embedding"))
+        embedded = Embedded.joined(self._batches(pictures, description))
         readable = np.zeros(len(pictures), dtype=bool)
         readable[embedded.indices] = True
         if embedded.failed and on_error != "label":

@@ -36,13 +36,7 @@ LEAST_SIGNAL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Some support images, scored for every class by what was learned without them.
-
-    Attributes:
-        rows: Their positions in the support set.
-        labels: Their classes.
-        scores: Their scores; of prototypes, cosines.
-    """
+    """Some support images, by position and class, scored by what was learned without them; prototypes give cosines."""
 
     rows: Int64[ndarray, "images"]
     labels: Int64[ndarray, "images"]
@@ -71,14 +65,8 @@ def leave_one_out(
 ) -> Judged:
     """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
 
-    A cosine does not depend on the division, so the sums stand for the prototypes.
-
-    Args:
-        support: All support vectors.
-        labels: Their classes.
-        sums: For each class the sum of its support vectors, scaled to length one first where `normalized`.
-        rows: Positions of the images to compare; the class of each must have another image.
-        normalized: Whether prototypes are means of vectors scaled to length one.
+    A cosine does not depend on the division, so the sums that `class_sums` makes stand for the prototypes. `rows` are
+    the positions of the images to compare; the class of each must have another image.
     """
     chosen, own = unit(support[rows]), labels[rows]
     cosines = chosen @ unit(sums).T
@@ -102,15 +90,7 @@ def as_if_whole(
     classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
     √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
 
-    Args:
-        judged: What `leave_one_out` gave for the arguments that follow.
-        support: All support vectors.
-        labels: Their classes.
-        sums: For each class the sum of its support vectors.
-        normalized: Whether prototypes are means of vectors scaled to length one.
-
-    Returns:
-        All scores of `judged`, those with the own class corrected.
+    `judged` is what `leave_one_out` gave for the other arguments.
     """
     counts = np.bincount(labels, minlength=len(sums))
     means = sums / np.maximum(counts, 1)[:, None]
@@ -146,7 +126,7 @@ def leave_one_out_in_chunks(
 def class_sums(
     support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int, *, normalized: bool = False
 ) -> Float64[ndarray, "classes dim"]:
-    """Sum the vectors of each class, scaled to length one first where `normalized`."""
+    """Sum the vectors of each class, scaled to length one first where prototypes are means of such vectors."""
     sums = np.zeros((classes, support.shape[1]))
     np.add.at(sums, labels, unit(support) if normalized else support)
     return sums
@@ -186,9 +166,6 @@ def held_out_splits(
 
     Where there are few, each is held out alone, else in stratified folds. The only image of a class is always in
     training: without it the class would not exist.
-
-    Yields:
-        Positions of the images to train on, and of those held out.
     """
     from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 
@@ -213,16 +190,8 @@ def calibrated_temperature(
 
     A support set without a single mistake would ask for t = ∞, that is, for certainty after five images. So a belief
     in the usual temperature T is added: `prior` · (t / T − ln t), least at T and convex, worth about as much as
-    `prior` images. The whole is convex in t, so the bounded search finds its one minimum.
-
-    Args:
-        scores: Of images for all classes, by what was learned without them.
-        labels: The classes of these images.
-        prior: How many images the belief in T counts for.
-        usual: The usual temperature T; prototypes have 20.
-
-    Returns:
-        The temperature; without images, or with a single class, T itself.
+    `prior` images. The whole is convex in t, so the bounded search finds its one minimum. Without images, or with a
+    single class, it is T itself.
     """
     if len(scores) == 0 or scores.shape[1] < 2:
         return usual

@@ -20,6 +20,7 @@ from cplsr.data.decode import decode
 from cplsr.data.domain import Domain
 from cplsr.data.image_file import read_image, require_size
 from cplsr.data.listing import skipped_by_kind
+from cplsr.data.open import open_domain
 from cplsr.data.query_files import open_queries, unlabeled, unlabeled_files
 from cplsr.errors import InputError
 
@@ -72,6 +73,23 @@ def as_pictures(X: Any) -> Domain | Tensor | ndarray:
     if isinstance(X, Sequence):
         return _from_sequence(X)
     raise InputError(f"images were given as {type(X).__name__}: give {FORMS}")
+
+
+def labeled_pictures(X: Any, y: Any) -> tuple[Any, ndarray]:
+    """Images and a label for each; without `y` the images must bring their labels, as a folder of folders does."""
+    if y is None:
+        if isinstance(X, (str, os.PathLike)):
+            X = told_skipped(X, open_domain(X if isinstance(X, str) else Path(X)))
+        if not isinstance(X, Domain):
+            raise InputError("images were given without labels: give y, or a folder with one folder per class")
+        return X, np.array(X.classes)[X.labels]
+    pictures = as_pictures(X)
+    labels = np.asarray(y)
+    if labels.dtype.kind == "O":
+        labels = np.array([str(label) for label in labels.tolist()])
+    if labels.ndim != 1 or len(labels) != len(pictures):
+        raise InputError(f"{len(pictures)} images were given with labels of shape {labels.shape}: give one label each")
+    return pictures, labels
 
 
 def told_skipped(source: Any, domain: Domain) -> Domain:
@@ -153,11 +171,7 @@ def _picture(item: Any, number: int) -> Image.Image | ndarray | str:
 
 
 def single_pixels(backbone: Backbone, image: Any) -> Tensor:
-    """Bring one image into the form the backbone takes: a tensor (1, 3, size, size).
-
-    Raises:
-        InputError: If it is no image, several, an embedding, or cannot be read.
-    """
+    """Bring one image, and no more, into the form the backbone takes: a tensor (1, 3, size, size)."""
     pictures = as_pictures(image)
     if isinstance(pictures, ndarray) or len(pictures) != 1:
         what = "an embedding" if isinstance(pictures, ndarray) else f"{len(pictures):,} images"

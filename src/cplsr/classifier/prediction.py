@@ -56,9 +56,6 @@ class Prediction:
 class PredictionTable:
     """Answers for some images, one row each, in the order of the images.
 
-    Attributes:
-        rows: The answers.
-
     Example:
         >>> table = PredictionTable((Prediction("a.png", "rust", 0.9), Prediction("b.png", error="0 bytes")))
         >>> [(row.name, row.label) for row in table], table.confidences
@@ -129,43 +126,19 @@ class PredictionTable:
 def predictions_of(
     head: VectorAnswers, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
 ) -> list[Prediction]:
-    """Label embedded images.
-
-    Args:
-        head: A fitted classifier.
-        names: What the images are called.
-        vectors: Their embeddings.
-        reject_below: Answer `unknown` where the likeliest class is less likely than this.
-    """
+    """Label embedded images by a fitted classifier; the names are what they are called."""
     if len(names) == 0:
         return []
     probabilities = head.predict_proba(vectors)
+    likeliest = np.argsort(-probabilities, axis=1, kind="stable")[:, :2]
     unusual = head.out_of_domain_score(vectors)
-    rows = np.arange(len(names))
-    best = probabilities.argmax(axis=1)
-    confidence = probabilities[rows, best]
-    probabilities[rows, best] = -1.0
-    second = probabilities.argmax(axis=1)
-    second_confidence = probabilities[rows, second]
     classes = [str(name) for name in head.classes_.tolist()]
-    return [
-        _answer(
-            name,
-            (classes[best[row]], float(confidence[row])),
-            (classes[second[row]], float(second_confidence[row])) if len(classes) > 1 else ("", None),
-            None if np.isnan(unusual[row]) else float(unusual[row]),
-            reject_below,
-        )
-        for row, name in enumerate(names)
-    ]
-
-
-def _answer(
-    name: str,
-    first: tuple[str, float],
-    second: tuple[str, float | None],
-    unusual: float | None,
-    reject_below: float | None,
-) -> Prediction:
-    answer = Prediction(name, *first, *second, known=True, out_of_domain=unusual)
-    return answer if reject_below is None or first[1] >= reject_below else answer.rejected()
+    answers = []
+    for row, name in enumerate(names):
+        ranked = [(classes[k], float(probabilities[row, k])) for k in likeliest[row]]
+        first, second = (*ranked, ("", None))[:2]  # with a single class there is no second
+        out_of_domain = None if np.isnan(unusual[row]) else float(unusual[row])
+        answer = Prediction(name, *first, *second, known=True, out_of_domain=out_of_domain)
+        rejected = reject_below is not None and ranked[0][1] < reject_below
+        answers.append(answer.rejected() if rejected else answer)
+    return answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 from collections.abc import Iterable
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from cplsr.errors import InputError
@@ -13,16 +13,7 @@ from cplsr.files import new_file
 
 
 def check_label_folders(classes: Iterable[str], copy_to: Path, query: Path) -> None:
-    """Check that images can be copied into a folder per class.
-
-    Args:
-        classes: The class names, each of which becomes a folder.
-        copy_to: Where these folders go.
-        query: The images to be labeled, among which no copies may go.
-
-    Raises:
-        InputError: If a class name cannot name a folder, or `copy_to` is a file or inside the query folder.
-    """
+    """Raise `InputError` if a class cannot name a folder, or its folder cannot be made outside of the query folder."""
     for name in classes:
         if not name.strip() or name in (".", "..") or any(letter in name for letter in "/\\\0"):
             raise InputError(f"the class {name!r} cannot be the name of a folder: rename it, or leave out --copy-to")
@@ -39,10 +30,7 @@ def copy_by_label(labeled: Iterable[tuple[Path, str]], copy_to: Path) -> int:
     """Copy each file to `copy_to`/label.
 
     A file that is there already with the same content is not copied again. No file is overwritten: where another one
-    has the name, a number is added to it.
-
-    Returns:
-        How many files were copied.
+    has the name, a number is added to it. Returns how many files were copied.
     """
     copied = 0
     for file, label in labeled:
@@ -58,10 +46,10 @@ def copy_by_label(labeled: Iterable[tuple[Path, str]], copy_to: Path) -> int:
 
 def _free_path(file: Path, folder: Path) -> Path | None:
     """Where the copy goes; `None` where the same file is there already."""
-    for number in count(1):
-        path = folder / (file.name if number == 1 else f"{file.stem}-{number}{file.suffix}")
-        if not path.exists():
-            return path
-        if path.is_file() and filecmp.cmp(file, path, shallow=False):
-            return None
-    raise AssertionError  # count() does not end
+    numbered = (folder / f"{file.stem}-{number}{file.suffix}" for number in count(2))
+    path = next(path for path in chain([folder / file.name], numbered) if not path.exists() or _same(file, path))
+    return None if path.exists() else path
+
+
+def _same(file: Path, other: Path) -> bool:
+    return other.is_file() and filecmp.cmp(file, other, shallow=False)

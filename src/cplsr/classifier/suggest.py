@@ -26,12 +26,7 @@ NEAR = 0.2
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A picture to label next.
-
-    Attributes:
-        index: Its position among the pictures given.
-        guess: The answer at present.
-    """
+    """A picture to label next: its position among the pictures given, and the answer at present."""
 
     index: int
     guess: Prediction
@@ -55,18 +50,10 @@ def suggest(
     Ridge regression is the mean of a Gaussian process whose covariance c of two unlabeled pictures, given the examples,
     does not depend on labels. A label of picture j takes c_ij² / (c_jj + λ) from the variance of picture i. The picture
     that takes most from all of them, each counting 1 − Σ p² by its probabilities p now, is chosen, c is brought up to
-    date as if it had its label, and so on.
-
-    Args:
-        classifier: A fitted classifier; with heads other than ridge regression, its usual penalty is taken for λ.
-        vectors: Embeddings of the unlabeled pictures.
-        count: How many to choose.
+    date as if it had its label, and so on. With heads other than ridge regression, its usual penalty is taken for λ.
 
     Returns:
         Positions of the pictures, the one that teaches most first; all of them if there are no more than `count`.
-
-    Raises:
-        InputError: If `count` is less than 1.
 
     Example:
         >>> import numpy as np
@@ -103,11 +90,7 @@ def most_explaining(
 ) -> Int64[ndarray, "count"]:
     """Choose pictures one by one, each the one that takes most from the weighted sum of the variances of all.
 
-    Args:
-        covariance: Of the pictures with each other.
-        weights: How much the variance of each counts.
-        penalty: The variance λ of a label.
-        count: How many to choose.
+    The penalty is the variance λ of a label.
     """
     left, chosen = covariance.copy(), np.zeros(count, dtype=np.int64)
     free = np.ones(len(left), dtype=bool)

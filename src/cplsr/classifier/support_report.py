@@ -20,12 +20,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Share:
-    """A proportion that was counted, such as 17 images recognized out of 20, and how certain it is.
-
-    Attributes:
-        right: How many were recognized.
-        of: How many were looked at; may be 0.
-    """
+    """A proportion that was counted, such as 17 images recognized out of 20 (maybe out of 0), and how certain it is."""
 
     right: int
     of: int
@@ -43,13 +38,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """One class of the support set.
-
-    Attributes:
-        name: The class.
-        images: How many support images it has.
-        recognized: How many of them get this label when they are left out and labeled from the others.
-    """
+    """A class, its support images, and how many of them get its label when left out and labeled from the others."""
 
     name: str
     images: int
@@ -67,14 +56,9 @@ class Confusion:
 
 @dataclass(frozen=True)
 class DoubtfulImage:
-    """A support image that looks like another class than it was labeled with.
+    """A support image, by name and position, that looks like another class than it was labeled with.
 
-    Attributes:
-        name: The image.
-        index: Its position in the support set.
-        label: The class it was given with.
-        looks_like: The likeliest other class.
-        odds: How many times likelier that one is than its own.
+    `odds` is how many times likelier that class is than its own.
     """
 
     name: str
@@ -86,14 +70,9 @@ class DoubtfulImage:
 
 @dataclass(frozen=True)
 class FrozenComparison:
-    """The adapter and the frozen backbone compared on the same support images.
+    """How many of the same support images are recognized without the adapter and with it, and only so.
 
-    Attributes:
-        frozen: Images recognized without the adapter.
-        adapter: Images recognized with it.
-        only_frozen: Images that are recognized only without it.
-        only_adapter: Images that are recognized only with it.
-        chance: How probable a difference at least as large is if neither is better (exact McNemar test).
+    `chance` is how probable a difference at least as large is if neither is better (exact McNemar test).
     """
 
     frozen: Share
@@ -143,14 +122,15 @@ class SupportReport:
 
     def sentences(self) -> list[str]:
         """Tell the report in plain sentences, the most important first."""
-        return [
-            self.expectation(),
-            *self._about_confusions(),
-            *self._about_doubtful(),
-            *self._about_needy(),
-            *filter(None, [self.choice]),
-            *self._about_adapter(),
+        confusions = ", ".join(f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN])
+        told = [
+            f"Confusions to expect: {confusions}." if confusions else "",
+            self._about_doubtful(),
+            f"More pictures would help most for: {', '.join(self.needs_more)}." if self.needs_more else "",
+            self.choice,
+            self._about_adapter(),
         ]
+        return [self.expectation(), *filter(None, told)]
 
     def expectation(self) -> str:
         """Say in one sentence what share of new images of the same kind will be labeled correctly."""
@@ -162,39 +142,27 @@ class SupportReport:
         tuned = " Tuning on your examples came after that and is not judged here." if self.tuned else ""
         return self.expected.sentence() + tuned
 
-    def _about_confusions(self) -> list[str]:
-        shown = [f"{c.actual} taken for {c.taken_for} ({c.images:,})" for c in self.confusions[:SHOWN]]
-        return [f"Confusions to expect: {', '.join(shown)}."] if shown else []
-
-    def _about_doubtful(self) -> list[str]:
+    def _about_doubtful(self) -> str:
         shown = [f"{d.name} (labeled {d.label}, looks like {d.looks_like})" for d in self.doubtful[:SHOWN]]
         more = f" and {len(self.doubtful) - SHOWN:,} more" if len(self.doubtful) > SHOWN else ""
-        return [f"Look at the labels of: {', '.join(shown)}{more}."] if shown else []
+        return f"Look at the labels of: {', '.join(shown)}{more}." if shown else ""
 
-    def _about_needy(self) -> list[str]:
-        return [f"More pictures would help most for: {', '.join(self.needs_more)}."] if self.needs_more else []
-
-    def _about_adapter(self) -> list[str]:
+    def _about_adapter(self) -> str:
         if self.comparison is None:
-            return []
+            return ""
         c = self.comparison
         counts = f"frozen recognizes {c.frozen.right:,}, the adapter {c.adapter.right:,} of {c.adapter.of:,}"
         if c.recommended == "no clear difference":
-            return [f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."]
+            return f"Frozen or adapter: no clear difference on these images ({counts}; chance {c.chance:.2f})."
         how = "--adapter frozen leaves the adapter out" if c.recommended == "frozen" else "it is in use"
-        return [f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f}); {how}."]
+        return f"Recommended: {c.recommended} ({counts}; chance {c.chance:.3f}); {how}."
 
 
 @dataclass(frozen=True, eq=False)
 class SupportJudgment:
-    """How each support image that could be left out is labeled by the others.
+    """How the support images that could be left out, by position and class, are labeled by the others.
 
-    Attributes:
-        rows: Positions of these images in the support set.
-        labels: Their classes.
-        predicted: Their likeliest classes.
-        others: The likeliest class besides their own.
-        log_odds: The logarithm of how many times likelier that one is than their own.
+    `others` are the likeliest classes besides their own, `log_odds` the logarithms of how many times likelier.
     """
 
     rows: Int64[ndarray, "images"]
@@ -234,23 +202,20 @@ def report_on_support(
     *,
     tuned: bool = False,
 ) -> SupportReport:
-    """Report on the support set of a fitted classifier.
+    """Report on the support set of a fitted classifier, or if it was then `tuned`, of what it was before.
 
-    Args:
-        head: The classifier.
-        names: What its support images are called.
-        frozen: A classifier fitted to the same images without the adapter, to compare with.
-        tuned: Whether `head` is what the classifier was before it was tuned on them.
+    `frozen` is fitted to the same images without the adapter, to compare with.
     """
     judged = judge_support(head)
-    classes = _class_reports(head, judged)
+    names_of_classes = [str(name) for name in head.classes_.tolist()]
+    classes = _class_reports(names_of_classes, head.counts_, judged)
     return SupportReport(
         images=len(head.support_),
         classes=classes,
         expected=expected_accuracy(head),
         recognized=Share(int(judged.right.sum()), len(judged.rows)),
-        confusions=_confusions(head, judged),
-        doubtful=_doubtful(head, judged, names),
+        confusions=_confusions(names_of_classes, judged),
+        doubtful=_doubtful(names_of_classes, judged, names),
         needs_more=_needs_more(classes),
         temperature=head.temperature_,
         choice=head.choice_.sentence(),
@@ -279,29 +244,26 @@ def chance_of_difference(one: Bool[ndarray, "images"], other: Bool[ndarray, "ima
     return float(binomtest(int((one & ~other).sum()), differing, 0.5).pvalue) if differing else 1.0
 
 
-def _class_reports(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[ClassReport, ...]:
-    count = len(head.classes_)
-    of = np.bincount(judged.labels, minlength=count)
-    right = np.bincount(judged.labels[judged.right], minlength=count)
+def _class_reports(names: list[str], counts: ndarray, judged: SupportJudgment) -> tuple[ClassReport, ...]:
+    of = np.bincount(judged.labels, minlength=len(names))
+    right = np.bincount(judged.labels[judged.right], minlength=len(names))
     return tuple(
-        ClassReport(str(name), int(images), Share(int(r), int(n)))
-        for name, images, r, n in zip(head.classes_.tolist(), head.counts_, right, of, strict=True)
+        ClassReport(name, int(images), Share(int(r), int(n)))
+        for name, images, r, n in zip(names, counts, right, of, strict=True)
     )
 
 
-def _confusions(head: EmbeddingClassifier, judged: SupportJudgment) -> tuple[Confusion, ...]:
+def _confusions(names: list[str], judged: SupportJudgment) -> tuple[Confusion, ...]:
     wrong = ~judged.right
     pairs = np.stack((judged.labels[wrong], judged.predicted[wrong]), axis=1)
     kinds, counts = np.unique(pairs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    names = [str(name) for name in head.classes_.tolist()]
     return tuple(Confusion(names[kinds[k, 0]], names[kinds[k, 1]], int(counts[k])) for k in order)
 
 
-def _doubtful(head: EmbeddingClassifier, judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
+def _doubtful(classes: list[str], judged: SupportJudgment, names: tuple[str, ...]) -> tuple[DoubtfulImage, ...]:
     suspects = np.flatnonzero(judged.log_odds >= np.log(DOUBTFUL_ODDS))
     order = suspects[np.argsort(-judged.log_odds[suspects], kind="stable")]
-    classes = [str(name) for name in head.classes_.tolist()]
     return tuple(
         DoubtfulImage(
             name=names[judged.rows[k]],

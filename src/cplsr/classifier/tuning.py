@@ -19,11 +19,7 @@ from cplsr.methods.support_tuning import SupportTuning, make_tuning
 
 
 def asked_tuning(tune_on_support: Any) -> SupportTuning | None:
-    """What `tune_on_support` asks for.
-
-    Raises:
-        InputError: If it is neither a truth value nor a table of options that there are.
-    """
+    """What `tune_on_support` asks for, by a truth value or a table of options."""
     if not isinstance(tune_on_support, (bool, Mapping)):
         raise InputError(f"tune_on_support={tune_on_support!r} is not usable: give True, False, or a table of options")
     return None if tune_on_support is False else make_tuning({} if tune_on_support is True else tune_on_support)

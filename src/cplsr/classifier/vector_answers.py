@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from numpy import ndarray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -72,9 +73,7 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Float64[ndarray, "images classes"]:
         """Give each vector the probabilities of the classes, in the order of `classes_`."""
         scores = self.scores(X)
-        logits = self.temperature_ * scores
-        likelihoods = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return likelihoods / likelihoods.sum(axis=1, keepdims=True)
+        return softmax(self.temperature_ * scores, axis=1)
 
     def predict(self, X: Any, reject_below: float | None = None) -> ndarray:
         """Label each vector with its likeliest class.

@@ -18,11 +18,7 @@ OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptat
 
 def main(arguments: list[str]) -> int:
     """Parse the action and do it."""
-    action = tyro.cli(_action, args=arguments, prog="cplsr cache")
-    if action == "clear":
-        clear()
-    else:
-        info()
+    {"info": info, "clear": clear}[tyro.cli(_action, args=arguments, prog="cplsr cache")]()
     return 0
 
 

@@ -9,10 +9,10 @@ import tyro
 
 from cplsr.cli.classify import FittingSettings, open_support
 from cplsr.cli.options import parse
+from cplsr.report.tables import Cell, Table, table
 
 if TYPE_CHECKING:
     from cplsr.classifier.comparison import MethodScore
-    from cplsr.report.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     from cplsr.classifier.comparison import compare_embeddings, compare_methods, suggestions
 
     examples = open_support(options.support)
-    classifier = options.fit(examples)
+    classifier = options.fit_or_load(examples)
     console = Console(highlight=False, soft_wrap=True)
     report = classifier.evaluate_support()
     scores: tuple[MethodScore, ...] = ()
@@ -55,21 +55,15 @@ def main(arguments: list[str]) -> int:
 def methods_table(scores: tuple[MethodScore, ...]) -> Table:
     """Make a table with a row for each method; the one that recognizes most is bold, even where that may be chance."""
     from cplsr.classifier.comparison import how_left_out
-    from cplsr.report.tables import Cell, Table
 
     best = max(score.accuracy.right for score in scores)
-    rows = tuple(
-        (
-            Cell(score.method),
-            Cell(f"{score.accuracy.right} of {score.accuracy.of}", bold=score.accuracy.right == best),
-            Cell("{:.0%} to {:.0%}".format(*score.accuracy.interval)),
-        )
-        for score in scores
+    rows = []
+    for score in scores:
+        share = score.accuracy
+        counted = Cell(f"{share.right} of {share.of}", bold=share.right == best)
+        rows.append((score.method, counted, "{:.0%} to {:.0%}".format(*share.interval)))
+    caption = (
+        f"{how_left_out(scores[0].accuracy.of)}. This compares methods: new pictures fare better, because "
+        "here the class of an image has one example less"
     )
-    return Table(
-        title="examples recognized by the others",
-        columns=("method", "recognized", "95 % interval"),
-        rows=rows,
-        caption=f"{how_left_out(scores[0].accuracy.of)}. This compares methods: new pictures fare better, because "
-        "here the class of an image has one example less",
-    )
+    return table("examples recognized by the others", ("method", "recognized", "95 % interval"), rows, caption)

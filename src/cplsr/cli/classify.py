@@ -10,47 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import cplsr
 from cplsr.cli.options import parse
-from cplsr.declared import Declared, between, parse_options
+from cplsr.declared import Declared, between, kinds_of, parse_options
 from cplsr.errors import InputError
+from cplsr.files import new_file
+from cplsr.report.tables import Table, table
 from cplsr.settings.backbone import BackboneSettings, ClassifierPooling
 from cplsr.settings.embedding import CacheSettings, EmbeddingSettings
 
 if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.classifier.few_shot_classifier import FewShotClassifier
     from cplsr.classifier.support_report import DoubtfulImage
-    from cplsr.data.domain import Domain
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.report.tables import Table
 
 AUTO = "auto"
 SHOWN = 20
-
-
-MODELS_OWN = (
-    "adapter",
-    "head",
-    "image_size",
-    "heads",
-    "mean",
-    "std",
-    "pooling",
-    "layers",
-    "views",
-    "precision",
-    "antialias",
-    "tune_on_support",
-    "tune_options",
-)
-"""Options that a saved classifier has settled."""
-
-
-def check_settled(options: BackboneSettings, advice: str = "leave it out") -> None:
-    """Raise `InputError` if options were given that a saved classifier has settled."""
-    for field in dataclasses.fields(options):
-        if field.name in MODELS_OWN and getattr(options, field.name) != field.default:
-            raise InputError(f"--{field.name.replace('_', '-')} does not go with --model, which has its own: {advice}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +35,28 @@ class ClassifierBackbone(BackboneSettings):
     be downloaded, else embedded; with --model, the model's own."""
     adapter: str | None = None
     """Adapter folder, run folder or hf:user/name; 'frozen' for none. Default: the backbone's own, if any."""
-    pooling: ClassifierPooling = "auto"  # type: ignore[assignment]  # `load_chosen` resolves auto
+    pooling: ClassifierPooling = "auto"  # type: ignore[assignment]  # `prepared_backbone` resolves auto
     """What is read of the backbone: the last class token (cls, the paper's), the mean of the last patch tokens, or both
     of every block (depth). auto: all blocks, the upper ones more; with --head auto, how much more is found by leaving
     out each example in turn."""
 
-    def load_chosen(self) -> Backbone:
-        """Load the backbone, at the adapter's image size where none was given; the adapter is not put on it yet."""
-        from cplsr.backbones.load import open_backbone
-        from cplsr.cli.evaluate import adapters_image_size
+    def load(self) -> cplsr.Backbone:
+        """Load the backbone, at the adapter's image size where none was given, and put the adapter on it."""
+        from cplsr.classifier.backbone_choice import prepared_backbone
 
-        read = dataclasses.replace(self, pooling="depth") if self.pooling == "auto" else self
-        size = adapters_image_size([self.adapter]) if self.adapter not in (None, "frozen") else None
-        if self.backbone != AUTO:
-            return open_backbone(read, size)
-        from cplsr.classifier.backbone_choice import load_default
+        settings = {name: getattr(self, name) for name in kinds_of(BackboneSettings) if name != "backbone"}
+        return prepared_backbone(None if self.backbone == AUTO else self.backbone, self.adapter, **settings)
 
-        return load_default(lambda source: open_backbone(dataclasses.replace(read, backbone=source), size))
+
+SETTLED = {*kinds_of(ClassifierBackbone), "head", "tune_on_support", "tune_options"} - {"backbone", "device"}
+"""Options of which a saved classifier has its own."""
+
+
+def check_settled(options: BackboneSettings, advice: str = "leave it out") -> None:
+    """Raise `InputError` if options were given that a saved classifier has settled."""
+    for field in dataclasses.fields(options):
+        if field.name in SETTLED and getattr(options, field.name) != field.default:
+            raise InputError(f"--{field.name.replace('_', '-')} does not go with --model, which has its own: {advice}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,57 +67,33 @@ class FittingSettings(CacheSettings, EmbeddingSettings, ClassifierBackbone):
     """What learns from the embeddings: auto (ridge regression, its penalty found by leaving out each example in turn),
     prototypes (the paper's), ridge, lda, logistic or knn."""
 
-    def fit(self, examples: Domain, tune_on_support: bool | dict[str, Any] = False) -> FewShotClassifier:
-        """Fit a classifier to examples."""
-        from cplsr.classifier.few_shot_classifier import FewShotClassifier
-
-        classifier = FewShotClassifier(
-            self.load_chosen(),
-            self.adapter,
+    def fit_or_load(
+        self, examples: cplsr.Domain | None, model: Path | None = None, tune_on_support: bool | dict[str, Any] = False
+    ) -> cplsr.FewShotClassifier:
+        """Fit a classifier to examples, or load a saved one."""
+        cache = cplsr.EmbeddingCache() if self.cache else None
+        running: dict[str, Any] = {"batch_size": self.batch_size, "workers": self.workers, "cache": cache}
+        if examples is None:
+            backbone = None if self.backbone == AUTO else self.backbone
+            return cplsr.FewShotClassifier.load(cast("Path", model), backbone=backbone, device=self.device, **running)
+        classifier = cplsr.FewShotClassifier(
+            self.load(),
+            "frozen" if self.adapter == "frozen" else None,  # else the one it carries
             head=self.head,
             pooling=self.pooling,
             tune_on_support=tune_on_support,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            cache=self.embedding_cache(),
+            **running,
         )
         return classifier.fit(examples)
 
-    def fit_or_load(
-        self, examples: Domain | None, model: Path | None, tune_on_support: bool | dict[str, Any] = False
-    ) -> FewShotClassifier:
-        """Fit a classifier to examples, or load a saved one."""
-        if examples is not None:
-            return self.fit(examples, tune_on_support)
-        from cplsr.classifier.few_shot_classifier import FewShotClassifier
-
-        return FewShotClassifier.load(
-            cast("Path", model),
-            backbone=None if self.backbone == AUTO else self.backbone,
-            device=self.device,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            cache=self.embedding_cache(),
-        )
-
     def check_source(self, support: str | None, model: Path | None) -> None:
-        """Check that there is one source of the classes, and that nothing is asked for that a saved one has settled.
-
-        Raises:
-            InputError: If there is none or two, or an option that does not go with a saved classifier.
-        """
+        """Raise `InputError` unless there is one source of the classes, with options that go with it."""
         if (support is None) == (model is None):
             raise InputError(
                 "give either --support FOLDER (one folder of examples per class) or --model FOLDER (saved)"
             )
         if model is not None:
             check_settled(self, "leave it out, or fit with --support")
-
-    def embedding_cache(self) -> EmbeddingCache | None:
-        """Where embeddings are kept, unless they should not be."""
-        from cplsr.evaluation.cache import EmbeddingCache
-
-        return EmbeddingCache() if self.cache else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,14 +161,8 @@ def main(arguments: list[str]) -> int:
     if options.save is not None:
         classifier.save(options.save)
         print(f"classifier saved to {options.save}")
-    kept = label_to_csv(
-        classifier,
-        queries,
-        options.out,
-        reject_below=options.reject_below,
-        restart=options.restart,
-        together=options.together,
-    )
+    settings = {name: getattr(options, name) for name in ("reject_below", "restart", "together")}
+    kept = label_to_csv(classifier, queries, options.out, **settings)
     if kept:
         print(f"continued an interrupted run: {kept:,} of {len(queries):,} images were labeled already")
     if options.copy_to is not None:
@@ -231,7 +179,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def open_images(support: str | None, query: Path, skipped_to: Path | None) -> tuple[Domain, Domain | None]:
+def open_images(support: str | None, query: Path, skipped_to: Path | None) -> tuple[cplsr.Domain, cplsr.Domain | None]:
     """Open images without labels and the examples, if any; what is passed over is told, and listed if asked for."""
     from cplsr.data.listing import skipped_by_kind
     from cplsr.data.query_files import open_queries
@@ -241,21 +189,14 @@ def open_images(support: str | None, query: Path, skipped_to: Path | None) -> tu
     if queries.skipped:
         warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
     if skipped_to is not None:
-        from cplsr.files import new_file
-        from cplsr.report.tables import table
-
         skipped = [*(() if examples is None else examples.skipped), *queries.skipped]
         with new_file(skipped_to) as stream:
             stream.write(table("passed over", ("path", "reason"), skipped).to_csv())
     return queries, examples
 
 
-def check_labeling(options: Classify, classifier: FewShotClassifier, queries: Domain) -> None:
-    """Check everything that labeling would stumble over, before the long part begins.
-
-    Raises:
-        InputError: If the options do not go with the classes, the images, or files that are there already.
-    """
+def check_labeling(options: Classify, classifier: cplsr.FewShotClassifier, queries: cplsr.Domain) -> None:
+    """Raise `InputError` for whatever labeling would stumble over, before the long part begins."""
     from cplsr.classifier.csv_run import check_out, check_partial, run_identity
     from cplsr.classifier.no_class import check_rejection
     from cplsr.classifier.sorted_copies import check_label_folders
@@ -277,14 +218,7 @@ def check_labeling(options: Classify, classifier: FewShotClassifier, queries: Do
 
 
 def check_request(options: Classify) -> Path:
-    """Check what can be checked before anything is loaded.
-
-    Returns:
-        What to label.
-
-    Raises:
-        InputError: If options are missing, or do not go together.
-    """
+    """Check what can be checked before anything is loaded, and return what to label."""
     if options.query is None:
         raise InputError("there is nothing to label: give --query FOLDER, an image, or a csv of paths")
     options.check_source(options.support, options.model)
@@ -299,11 +233,7 @@ def check_request(options: Classify) -> Path:
 
 
 def check_overwriting(out: Path, force: bool) -> None:
-    """Ask on a terminal whether a file may be overwritten.
-
-    Raises:
-        InputError: If nobody can be asked, or the answer is no.
-    """
+    """Ask on a terminal whether a file may be overwritten; `InputError` if nobody can be asked, or it may not."""
     if force or not out.is_file():
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -316,8 +246,6 @@ def check_overwriting(out: Path, force: bool) -> None:
 
 def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
     """Make a table of the examples that look mislabeled, the most doubtful first."""
-    from cplsr.report.tables import table
-
     more = f"and {len(doubtful) - SHOWN:,} more; " if len(doubtful) > SHOWN else ""
     return table(
         "examples that may be mislabeled",
@@ -328,16 +256,11 @@ def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
     )
 
 
-def open_support(source: str) -> Domain:
-    """Open labeled examples; files that are passed over are told by a warning.
-
-    Raises:
-        InputError: If they are of less than two classes.
-    """
+def open_support(source: str) -> cplsr.Domain:
+    """Open labeled examples of two classes at least; files that are passed over are told by a warning."""
     from cplsr.data.listing import skipped_by_kind
-    from cplsr.data.open import open_domain
 
-    domain = open_domain(source).without_empty_classes()
+    domain = cplsr.open_domain(source).without_empty_classes()
     if len(domain.classes) < 2:
         raise InputError(f"{source} has one class, {domain.classes[0]!r}: give examples of at least two")
     if domain.skipped:

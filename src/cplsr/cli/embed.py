@@ -15,8 +15,6 @@ from cplsr.errors import InputError, counted
 from cplsr.settings.engine import ShardingSettings
 
 if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.parts import Parts
     from cplsr.evaluation.shards import WrittenVectors
 
 
@@ -39,19 +37,6 @@ class Embed(ShardingSettings, ClassifierBackbone):
     parquet files or of hf:user/name."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """Loads the model that options ask for, in whatever process."""
-
-    options: ClassifierBackbone
-
-    def __call__(self) -> Backbone:
-        """Load the backbone and put the adapter on it."""
-        from cplsr.classifier.backbone_choice import prepared_backbone
-
-        return prepared_backbone(self.options.load_chosen(), self.options.adapter)
-
-
 def main(arguments: list[str]) -> int:
     """Parse the options, embed, say what came of it."""
     options = parse(Embed, "embed", arguments)
@@ -59,28 +44,17 @@ def main(arguments: list[str]) -> int:
         raise InputError("there is nothing to embed: give a folder, a csv, tar files or another data set")
     if options.out is None:
         raise InputError("there is no folder for the vectors: give --out DIR")
-    from cplsr.evaluation.shards import embed_to_folder
-
-    sources = [open_source(source, options.unlabeled) for source in options.sources]
-    written = embed_to_folder(sources, settled(options), options.out, ShardingSettings.of(options))
-    print(summary_text(written, options.out))
-    return 0
-
-
-def settled(options: Embed) -> Model:
-    """Settle which backbone `auto` is here, once for all processes."""
-    chosen = ClassifierBackbone.of(options)
-    return Model(
-        dataclasses.replace(chosen, backbone=chosen.load_chosen().source) if chosen.backbone == AUTO else chosen
-    )
-
-
-def open_source(source: str, unlabeled: bool) -> Parts:
-    """List what is to be embedded."""
     from cplsr.data.parts import open_parts
     from cplsr.data.query_files import unlabeled_parts
+    from cplsr.evaluation.shards import embed_to_folder
 
-    return unlabeled_parts(source) if unlabeled else open_parts(source)
+    sources = [*map(unlabeled_parts if options.unlabeled else open_parts, options.sources)]
+    chosen = ClassifierBackbone.of(options)
+    if chosen.backbone == AUTO:  # settled here, once for all processes
+        chosen = dataclasses.replace(chosen, backbone=chosen.load().source)
+    written = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
+    print(summary_text(written, options.out))
+    return 0
 
 
 def summary_text(written: WrittenVectors, out: Path) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+import cplsr
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import WARNING, fits, print_plain
 from cplsr.declared import Declared, parse_options
@@ -23,10 +24,7 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.domain import Domain
     from cplsr.evaluation.adapting import Adaptation, AdaptationRequest
-    from cplsr.records.results import Results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +86,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def run(options: Evaluate) -> Results:
+def run(options: Evaluate) -> cplsr.Results:
     """Open targets, backbone and adapters, and measure."""
     if not options.target:
         raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
     from cplsr.backbones.load import open_backbone
     from cplsr.data.open import open_targets
-    from cplsr.evaluation.cache import EmbeddingCache
-    from cplsr.evaluation.evaluate import evaluate
 
     adapters = [split_name(text) for text in options.adapter]
     named = [(name or default_adapter_name(source), source) for name, source in adapters]
@@ -109,11 +105,11 @@ def run(options: Evaluate) -> Results:
     shared: dict[str, Any] = {
         "adapters": named,
         "match_shot": options.match_shot,
-        "cache": EmbeddingCache() if options.cache else None,
+        "cache": cplsr.EmbeddingCache() if options.cache else None,
         "batch_size": options.batch_size,
         "workers": options.workers,
     }
-    results = evaluate(backbone, targets, heads=options.head, settings=settings, strict=options.strict, **shared)
+    results = cplsr.evaluate(backbone, targets, heads=options.head, settings=settings, strict=options.strict, **shared)
     if options.best_on_target:
         results = replace(results, flags=(*results.flags, *snapshot_notes(backbone, targets, settings, shared)))
     if request is None:
@@ -127,13 +123,9 @@ def run(options: Evaluate) -> Results:
 
 
 def snapshot_notes(
-    backbone: Backbone, targets: dict[str, Domain], settings: EpisodeSettings, shared: dict[str, Any]
+    backbone: cplsr.Backbone, targets: dict[str, cplsr.Domain], settings: EpisodeSettings, shared: dict[str, Any]
 ) -> list[str]:
-    """Say for every run and target what choosing the epoch there would have been worth.
-
-    Raises:
-        InputError: If there is no run, or one without snapshots.
-    """
+    """Say for every run and target what choosing the epoch there would have been worth."""
     from cplsr.evaluation.snapshots import measure_snapshots
 
     runs = shared["adapters"]
@@ -152,11 +144,7 @@ def snapshot_notes(
 
 
 def request_of(options: Evaluate) -> AdaptationRequest | None:
-    """What is to adapt on the support sets; `None` where nothing is.
-
-    Raises:
-        InputError: If two things are, or there are options without what they are of.
-    """
+    """What is to adapt on the support sets, one thing at most; `None` where nothing is."""
     if options.method is None and not options.tune_on_support:
         if options.tune_options:
             raise InputError("--tune-options were given, but nothing is tuned: give --tune-on-support as well")
@@ -176,11 +164,7 @@ def request_of(options: Evaluate) -> AdaptationRequest | None:
 
 
 def adaptation_of(options: Evaluate, name: str) -> Adaptation:
-    """Make what the method does on a support set.
-
-    Raises:
-        InputError: If the method does nothing there that prototypes do not do.
-    """
+    """Make what the method does on a support set, which must be more than prototypes do."""
     from cplsr.methods.registry import METHODS, make_adaptation
 
     adaptation = make_adaptation(METHODS.find(name), parse_options(options.method_options, "method", "steps=100"))
@@ -194,11 +178,7 @@ def adaptation_of(options: Evaluate, name: str) -> Adaptation:
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """Split `NAME=SOURCE` in two; without a name, or where the whole is a path that exists, the name is `None`.
-
-    Raises:
-        InputError: If name or source is empty.
-    """
+    """Split `NAME=SOURCE` in two; without a name, or where the whole is a path that exists, the name is `None`."""
     name, equals, source = text.partition("=")
     if not equals or "/" in name or Path(text).exists():
         return None, text
@@ -218,11 +198,7 @@ def default_adapter_name(source: str) -> str:
 
 
 def adapters_image_size(sources: list[str]) -> int | None:
-    """Read the image size that adapters were trained at; `None` without adapters.
-
-    Raises:
-        InputError: If they were trained at different sizes.
-    """
+    """Read the image size that all adapters were trained at; `None` without adapters."""
     if not sources:
         return None
     from cplsr.adapters.store import read_adapter_info
@@ -234,7 +210,7 @@ def adapters_image_size(sources: list[str]) -> int | None:
     return next(iter(sizes.values()))
 
 
-def show_tables(results: Results, console: Console) -> None:
+def show_tables(results: cplsr.Results, console: Console) -> None:
     """Print accuracies, paired differences and weak points; on a narrow screen methods are columns."""
     from cplsr.evaluation.published import benchmark_targets
     from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
@@ -251,7 +227,7 @@ def show_tables(results: Results, console: Console) -> None:
         print_plain(console, "the paper's figures stand beside these in: cplsr published --beside RESULTS.json")
 
 
-def weak_points(results: Results) -> list[str]:
+def weak_points(results: cplsr.Results) -> list[str]:
     """Say for each method how far its confidences are off, and which class it recognizes least on each target."""
     lines = []
     for method in results.methods:

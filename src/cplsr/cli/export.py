@@ -65,22 +65,21 @@ def main(arguments: list[str]) -> int:
 def run(options: Export) -> Exported:
     """Load the backbone with its adapter, or the classifier, and write it as another kind of model."""
     _check(options)
-    if options.model is not None:
+    if options.model is None:
+        backbone, head = load_source(options), None
+    else:
         classifier = cplsr.FewShotClassifier.load(options.model, backbone=options.backbone, device="cpu")
         if options.to == "browser":
             from cplsr.export.browser_page import export_browser_page
 
             return export_browser_page(classifier, options.out)
-        from cplsr.export.classifier_graph import head_of
+        from cplsr.export.to_onnx import head_of
 
-        head = head_of(classifier.head_)
-        return cplsr.export_onnx(classifier.backbone_, options.out, raw_pixels=options.raw_pixels, head=head)
-    backbone = load_source(options)
+        backbone, head = classifier.backbone_, head_of(classifier.head_)
     if options.to == "onnx":
-        return cplsr.export_onnx(backbone, options.out, raw_pixels=options.raw_pixels)
-    if options.to == "timm":
-        return cplsr.export_timm(backbone, options.out)
-    return cplsr.export_transformers(backbone, options.out)
+        return cplsr.export_onnx(backbone, options.out, raw_pixels=options.raw_pixels, head=head)
+    export = cplsr.export_timm if options.to == "timm" else cplsr.export_transformers
+    return export(backbone, options.out)
 
 
 def load_source(options: Export) -> cplsr.Backbone:

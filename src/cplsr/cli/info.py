@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 
+from cplsr import environment
 from cplsr.cli.options import parse
 from cplsr.declared import Declared
 
@@ -36,32 +37,23 @@ def gather() -> dict[str, str]:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     from cplsr.backbones.load import DEFAULT_BACKBONE, EMBEDDED_FILE
-    from cplsr.environment import (
-        EXTRAS,
-        cache_folder,
-        choose_device,
-        choose_precision,
-        installed_version,
-        is_offline,
-        versions,
-    )
 
-    device = choose_device("auto")
-    precision = choose_precision("auto", device)
+    device = environment.choose_device("auto")
+    precision = environment.choose_precision("auto", device)
     extras = {
-        extra: ", ".join(f"{name} {version}" for name in needed if (version := installed_version(name)))
-        if all(map(installed_version, needed))
+        extra: ", ".join(f"{name} {version}" for name in needed if (version := environment.installed_version(name)))
+        if all(map(environment.installed_version, needed))
         else f"not installed (pip install 'cplsr[{extra}]')"
-        for extra, needed in EXTRAS.items()
+        for extra, needed in environment.EXTRAS.items()
     }
     return {
-        **versions(),
+        **environment.versions(),
         "device": str(device),
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
         "precision": f"auto means {precision} here",
-        "cache": str(cache_folder()),
+        "cache": str(environment.cache_folder()),
         "hub cache": str(HF_HUB_CACHE),
-        "downloads": "off (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)" if is_offline() else "allowed",
+        "downloads": "off (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)" if environment.is_offline() else "allowed",
         "default backbone": DEFAULT_BACKBONE,
         "embedded backbone": "present" if EMBEDDED_FILE.is_file() else "absent",
         **{f"extra {name}": state for name, state in extras.items()},

@@ -37,19 +37,10 @@ def split_recipe(cls: type[Declared], arguments: list[str]) -> tuple[dict[str, A
     return {}, arguments
 
 
-def find_recipe(path: Path) -> Path:
-    """Find a recipe: the file itself if it exists, else the one of that name that comes with the package."""
-    packaged = Path(__file__).parents[1] / "recipes" / path.name
-    return packaged if not path.exists() and packaged.is_file() else path
-
-
 def read_recipe(path: Path, cls: type[Declared]) -> dict[str, Any]:
-    """Read the settings in a recipe: a file, or the name of one that comes with the package.
-
-    Raises:
-        InputError: If the file cannot be read, a name is misspelt, or a value is of a wrong kind.
-    """
-    path = find_recipe(path)
+    """Read the settings in a recipe: a file, or where there is none the one of its name that comes with the package."""
+    packaged = Path(__file__).parents[1] / "recipes" / path.name
+    path = packaged if not path.exists() and packaged.is_file() else path
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

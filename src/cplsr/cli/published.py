@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import fits
 from cplsr.declared import Declared
-
-if TYPE_CHECKING:
-    from cplsr.report.tables import Table
+from cplsr.report.tables import Table
 
 Format = Literal["terminal", "markdown", "latex", "csv"]
 

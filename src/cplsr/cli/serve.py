@@ -91,9 +91,7 @@ def load_shared(options: Serve) -> Shared:
         given = None if options.backbone == AUTO else options.backbone
         start = cplsr.FewShotClassifier.load(options.model, backbone=given, device=options.device, workers=0)
         return Shared(start.backbone_, start)
-    from cplsr.classifier.backbone_choice import prepared_backbone
-
-    return Shared(prepared_backbone(options.load_chosen(), options.adapter))
+    return Shared(options.load())
 
 
 def has_screen() -> bool:

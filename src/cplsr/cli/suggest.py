@@ -10,10 +10,11 @@ from cplsr.cli.classify import FittingSettings, ImagesRequest, check_overwriting
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
+from cplsr.files import new_file
+from cplsr.report.tables import Table, table
 
 if TYPE_CHECKING:
     from cplsr.classifier.suggest import Suggestion
-    from cplsr.report.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,6 @@ def main(arguments: list[str]) -> int:
     if options.query is None:
         raise InputError("there is nothing to choose from: give --query FOLDER, or a csv of paths")
     from cplsr.classifier.csv_run import check_out
-    from cplsr.files import new_file
 
     if options.out is not None:
         check_overwriting(options.out, options.force)
@@ -60,7 +60,6 @@ def suggestions_table(suggested: list[Suggestion]) -> Table:
     """Make a table with a row for each image: its path, what it is taken for now, and why to label it."""
     from cplsr.classifier.csv_run import csv_row
     from cplsr.classifier.prediction import COLUMNS
-    from cplsr.report.tables import table
 
     shown = COLUMNS[: COLUMNS.index("known")]
     rows = [(*csv_row(each.guess)[: len(shown)], each.reason) for each in suggested]

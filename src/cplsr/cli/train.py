@@ -123,29 +123,26 @@ def run(options: Train, command: str) -> int:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
     backbone, base = open_backbone(options), cplsr.open_domain(options.base)
     val = None if options.val is None else cplsr.open_domain(options.val)
+    learning: dict[str, Any] = {"adapter": kind, "adapter_options": adapter_options}
+    learning |= {"settings": settings, "objective": objective}
     if options.dry_run:
         from cplsr.training.forecast import forecast
         from cplsr.training.loop import training_job
 
-        job = training_job(
-            backbone, base, val, adapter=kind, adapter_options=adapter_options, settings=settings, objective=objective
-        )
+        forecasted = forecast(training_job(backbone, base, val, **learning))
         if first:
-            print(*forecast(job).sentences(), sep="\n")
+            print(*forecasted.sentences(), sep="\n")
         return 0
     result = cplsr.train(
         backbone,
         base,
         val,
         out=cast("Path", options.out),
-        adapter=kind,
-        adapter_options=adapter_options,
-        settings=settings,
-        objective=objective,
         resume=options.resume,
         snapshots=options.snapshots,
         workers=options.workers,
         command=command,
+        **learning,
     )
     if first:
         _print_result(result, options.select)

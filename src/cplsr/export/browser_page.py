@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import cache_folder, is_offline
 from cplsr.errors import InputError
-from cplsr.export.classifier_graph import head_of
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported
-from cplsr.export.to_onnx import export_onnx
+from cplsr.export.exported import Exported, crop_of
+from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.files import new_folder, sha256_of, write_json
 
 PAGE = Path(__file__).with_name("browser")
@@ -49,27 +47,19 @@ class ExportedPage(Exported):
 
 
 def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> ExportedPage:
-    """Write a folder with a page, the classifier as an ONNX graph, and what runs it in a browser.
-
-    Args:
-        classifier: fitted, with a head that is linear.
-        folder: where to write; nothing is overwritten.
-
-    Raises:
-        InputError: the folder is taken, a library is missing, or the runtime is neither here nor can be had.
-    """
+    """Write a new folder with a page, the classifier as an ONNX graph, and what runs it in a browser."""
     folder = Path(folder)
     check_free_folder(folder)
     runtime = find_runtime()
     backbone, head = classifier.backbone_, head_of(classifier.head_)
-    side = int(RESIZE_FACTOR * backbone.image_size)
+    side, margin = crop_of(backbone.image_size)
     with new_folder(folder) as place:
         done = export_onnx(backbone, place / "model.onnx", raw_pixels=True, head=head)
         about = {
             "classes": list(head.classes),
             "image_size": backbone.image_size,
             "resize_to": side,
-            "margin": round((side - backbone.image_size) / 2),
+            "margin": margin,
         }
         write_json(place / "model.json", about)
         (place / "README.md").write_text(README.format(version=RUNTIME_VERSION), encoding="utf-8")
@@ -80,11 +70,7 @@ def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Ex
 
 
 def find_runtime() -> Path:
-    """The folder with the files of onnxruntime-web, in the cache; npm brings them there, or somebody has put its .tgz.
-
-    Raises:
-        InputError: It is not here, and npm is not, or cannot bring it.
-    """
+    """The folder of onnxruntime-web's files, in the cache; npm brings them there, or somebody has put its .tgz."""
     folder = cache_folder() / f"onnxruntime-web-{RUNTIME_VERSION}"
     if all(_is_whole(folder / name) for name in RUNTIME_HASHES):
         return folder

@@ -9,11 +9,7 @@ from cplsr.files import check_writable
 
 
 def check_free_folder(path: Path) -> None:
-    """Check that a folder can be written at `path`; an empty one there may be replaced.
-
-    Raises:
-        InputError: something is there, or a file stands where a parent folder is needed.
-    """
+    """Raise `InputError` unless a folder can be written at `path`; an empty one there may be replaced."""
     check_writable(path)
     if path.is_dir():
         if any(path.iterdir()):
@@ -23,11 +19,7 @@ def check_free_folder(path: Path) -> None:
 
 
 def check_free_file(path: Path, suffix: str) -> None:
-    """Check that a file can be written at `path`.
-
-    Raises:
-        InputError: something is there, the name does not end in `suffix`, or a parent folder is a file.
-    """
+    """Raise `InputError` unless a file of this kind can be written at `path`; an empty one there may be replaced."""
     check_writable(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; a file was wanted: give {path / ('model' + suffix)}")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, merge
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import versions
 from cplsr.errors import InputError
 
@@ -73,6 +74,12 @@ def public_name(source: str) -> str:
     return path.name if path.is_absolute() or path.exists() else source
 
 
+def crop_of(size: int) -> tuple[int, int]:
+    """To how many pixels a side a picture is resized, and how many of these are cut off at the left and the top."""
+    resized = int(RESIZE_FACTOR * size)
+    return resized, round((resized - size) / 2)
+
+
 def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:
     """Make random images, the same ones every time: normalized floats, or raw pixels."""
     generator = torch.Generator().manual_seed(0)
@@ -83,16 +90,10 @@ def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor
 
 
 def checked_difference(result: Tensor, reference: Tensor, tolerance: float, what: str) -> float:
-    """Compute max |a − b| / max |b| and check that it is small enough.
-
-    Args:
-        result: a, what the written model gives.
-        reference: b, what the source gives.
-        tolerance: the largest difference allowed.
-        what: the written model, for the message.
+    """Compute max |a − b| / max |b|, a being what the written model (`what`) gives and b what the source gives.
 
     Raises:
-        InputError: the shapes differ, or the difference is too large or not a number.
+        InputError: the shapes differ, or the difference is larger than the tolerance or not a number.
     """
     if result.shape != reference.shape:
         raise InputError(f"{what} gives {tuple(result.shape)} where the source gives {tuple(reference.shape)}")

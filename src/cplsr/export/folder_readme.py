@@ -6,6 +6,7 @@ from typing import Any
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.preprocess import RESIZE_FACTOR
+from cplsr.export.exported import crop_of
 
 _TEXT = """\
 ---
@@ -58,8 +59,7 @@ those of more than 8 bits to 0-255.
 def folder_readme(plain: Backbone, origin: dict[str, Any]) -> str:
     """The text for a merged backbone; `origin` is where it came from before merging."""
     size = plain.image_size
-    resized = int(RESIZE_FACTOR * size)
-    margin = round((resized - size) / 2)
+    resized, margin = crop_of(size)
     with_pooler = not plain.model.config.model_type.startswith(("dinov", "vit_msn"))  # type: ignore[union-attr, operator]
     return _TEXT.format(
         image_size=size,

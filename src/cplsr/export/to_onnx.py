@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import warnings
@@ -9,19 +10,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.episodes.prototypes import normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
-from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
 from cplsr.files import new_file
+
+if TYPE_CHECKING:
+    from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 
 TOLERANCE = 1e-4
 _LARGEST_FILE = (1 << 31) - (1 << 24)
@@ -39,6 +42,16 @@ class LinearHead:
     temperature: float
 
 
+def head_of(classifier: EmbeddingClassifier) -> LinearHead:
+    """Take weights and temperature from a classifier with a linear head; classes without images are left out."""
+    if classifier.linear_ is None:
+        name = classifier.choice_.head.name
+        raise InputError(f"a classifier with the head {name} has no weights to export: fit it with ridge or prototypes")
+    scale, weights, offsets = (torch.from_numpy(array).float() for array in (classifier.scale_, *classifier.linear_))
+    classes = tuple(str(name) for name in classifier.classes_[classifier.counts_ > 0].tolist())
+    return LinearHead(classes, scale, weights, offsets, float(classifier.temperature_))
+
+
 class EmbeddingGraph(nn.Module):
     """The computation of an exported graph, as a module."""
 
@@ -50,7 +63,7 @@ class EmbeddingGraph(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Turn pixels (batch, 3, size, size) into embeddings (batch, dim), or into probabilities (batch, classes)."""
         # With something to do between the blocks a batch is not cut in parts, whose number would depend on its size.
-        embeddings = self.backbone(pixels, between=_nothing)
+        embeddings = self.backbone(pixels, between=lambda layer, tokens: tokens)
         if self.head is None:
             return embeddings
         scores = normalize(embeddings * self.head.scale) @ self.head.weights + self.head.offsets
@@ -81,7 +94,7 @@ def export_onnx(
     source = on_cpu(backbone)
     _check_head(source, head)
     inside, merged = _inside(source)
-    if (size := _bytes_of(inside)) > _LARGEST_FILE:
+    if (size := sum(parameter.nbytes for parameter in inside.parameters())) > _LARGEST_FILE:
         raise InputError(
             f"{source.source!r} takes {size / 1e9:.1f} GB, and an ONNX file at most 2: give --to transformers"
         )
@@ -101,7 +114,7 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
     metadata: dict[str, Any] = {
         "input": "raw pixels, uint8" if raw_pixels else "normalized pixels, float32",
         **{name: getattr(source, name) for name in ("mean", "std", "image_size", "pooling")},
-        "resize_to": int(RESIZE_FACTOR * source.image_size),
+        "resize_to": crop_of(source.image_size)[0],
         **origin(source),
     }
     if head is not None:
@@ -109,15 +122,10 @@ def graph_metadata(source: Backbone, *, raw_pixels: bool, head: LinearHead | Non
     return {name: json.dumps(value, ensure_ascii=False) for name, value in metadata.items()}
 
 
-def _nothing(layer: int, tokens: Tensor) -> Tensor:
-    return tokens
-
-
 def _require_onnx() -> None:
     try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
+        for library in ("onnx", "onnxruntime", "onnxscript"):
+            importlib.import_module(library)
     except ImportError as error:
         raise InputError(f"ONNX export needs {error.name}: pip install 'cplsr[onnx]'") from error
 
@@ -141,10 +149,6 @@ def _inside(source: Backbone) -> tuple[Backbone, bool]:
         return merged_copy(source), True
     except InputError:
         return source, False
-
-
-def _bytes_of(module: nn.Module) -> int:
-    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
 
 
 def _trace(graph: EmbeddingGraph, *, raw_pixels: bool) -> Any:

@@ -12,9 +12,8 @@ from torch import nn
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.pooling import pool
 from cplsr.backbones.quiet import quiet_transformers
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
 from cplsr.export.folder_readme import folder_readme
 from cplsr.files import access_like_folder, new_file, new_folder, write_json
 
@@ -60,7 +59,7 @@ def processor_config(backbone: Backbone) -> dict[str, Any]:
     `BitImageProcessor` is the one that both resizes to a given height and width and crops, in every version.
     """
     size = backbone.image_size
-    resized = int(RESIZE_FACTOR * size)
+    resized, _ = crop_of(size)
     return {
         "image_processor_type": "BitImageProcessor",
         "do_convert_rgb": True,
@@ -79,11 +78,11 @@ def processor_config(backbone: Backbone) -> dict[str, Any]:
 
 def _tell_of_the_crop(plain: Backbone) -> None:
     size = plain.image_size
-    margin = (int(RESIZE_FACTOR * size) - size) / 2
-    if round(margin) != int(margin):
+    resized, margin = crop_of(size)
+    if (theirs := (resized - size) // 2) != margin:
         warnings.warn(
-            f"at {size} px the image processor of transformers crops from pixel {int(margin)} on, cplsr from pixel "
-            f"{round(margin)}: README.md in the folder has the exact preprocessing",
+            f"at {size} px the image processor of transformers crops from pixel {theirs} on, cplsr from pixel "
+            f"{margin}: README.md in the folder has the exact preprocessing",
             stacklevel=3,
         )
 
