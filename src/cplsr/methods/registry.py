@@ -1,4 +1,4 @@
-"""Methods by name. A new one is one file and one line here, or an entry point of another package."""
+"""Methods by name. A new one is one file and its name here, or an entry point of another package."""
 
 from __future__ import annotations
 
@@ -15,24 +15,11 @@ from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
 OWN = Method("cplsr", "coalescent projections and latent space reservation", None, trains="adapter", settings={})
+_FILES = ("pmf", "styleadv", "ldp_net", "fap", "wave_san", "afa", "ata", "lrp", "fwt", "attn_temp", "reap", "cd_cls")
 METHODS: Named[Method] = Named(
     "methods",
     "method",
-    {
-        OWN.name: "cplsr.methods.registry:OWN",
-        "pmf": "cplsr.methods.pmf:METHOD",
-        "styleadv": "cplsr.methods.styleadv:METHOD",
-        "ldp_net": "cplsr.methods.ldp_net:METHOD",
-        "fap": "cplsr.methods.fap:METHOD",
-        "wave_san": "cplsr.methods.wave_san:METHOD",
-        "afa": "cplsr.methods.afa:METHOD",
-        "ata": "cplsr.methods.ata:METHOD",
-        "lrp": "cplsr.methods.lrp:METHOD",
-        "fwt": "cplsr.methods.fwt:METHOD",
-        "attn_temp": "cplsr.methods.attn_temp:METHOD",
-        "reap": "cplsr.methods.reap:METHOD",
-        "cd_cls": "cplsr.methods.cd_cls:METHOD",
-    },
+    {OWN.name: "cplsr.methods.registry:OWN"} | {name: f"cplsr.methods.{name}:METHOD" for name in _FILES},
 )
 
 OWN_SETTINGS = ("head", "anchor")
