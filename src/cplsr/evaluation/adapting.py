@@ -154,18 +154,9 @@ def measure_adaptation(
 ) -> Adapted:
     """Adapt the frozen backbone and every adapter on each of the first episodes.
 
-    The differences are from the frozen backbone, not adapted, on the same episodes.
-
-    Args:
-        backbone: The backbone, without an adapter.
-        targets: Domains by the name they get in the results.
-        request: How to adapt, and on how many episodes.
-        adapters: Name of each, and where it is stored.
-        settings: Of the evaluation whose episodes these are, with the first kind of queries.
-        match_shot: Measure an adapter only at the shot it was trained for.
-        cache: Where embeddings and finished episodes are looked up and kept; `None` keeps none.
-        batch_size: Images that are embedded at a time.
-        workers: Processes that decode images; `None` takes as many as suit the machine.
+    The differences are from the frozen backbone, not adapted, on the same episodes. Arguments are those of `evaluate`,
+    `settings` those of the evaluation whose episodes these are, with the first kind of queries; the cache also keeps
+    finished episodes.
     """
     settings, left_out = _adaptable(request, settings or EpisodeSettings())
     if settings is None:

@@ -46,9 +46,7 @@ class Contender(ABC):
 class HeadContender(Contender):
     """A head that answers from the embeddings as they are.
 
-    Attributes:
-        head: The head.
-        trained_temperature: The factor of the cosines that the embeddings were trained with, if they were.
+    `trained_temperature` is the factor of the cosines that the embeddings were trained with, if they were.
     """
 
     head: Head = field(default_factory=Prototypes)
@@ -68,11 +66,7 @@ class HeadContender(Contender):
 
 @dataclass
 class TargetResults:
-    """What the contenders came to on one target.
-
-    Attributes:
-        left_out: Classes with too few images for an episode.
-    """
+    """What the contenders came to on one target, and the classes with too few images for an episode."""
 
     rows: list[AccuracyRow] = field(default_factory=list)
     paired: list[PairedRow] = field(default_factory=list)

@@ -122,15 +122,10 @@ def embed_many(
 def embed_pixels(
     backbone: Backbone, pixels: Shaped[Tensor, "images 3 size size"], name: Callable[[int], str]
 ) -> Float32[ndarray, "images dim"]:
-    """Embed images as they are: the one way from pixels to vectors.
-
-    Args:
-        backbone: The backbone, with the adapter that is on it.
-        pixels: The images.
-        name: What to call an image, by its position among these, whose embedding is not finite.
+    """Embed images as they are, with the adapter that is on the backbone: the one way from pixels to vectors.
 
     Raises:
-        InputError: An embedding is not finite.
+        InputError: An embedding is not finite; `name` tells what to call the image, by its position among these.
     """
     with torch.inference_mode():
         vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
@@ -146,13 +141,7 @@ def embed_pixels(
 def embed_decoded(
     backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "_"]]]
 ) -> Iterator[Float32[ndarray, "_ dim"]]:
-    """Embed batches of images that are decoded already, turned by multiples of 90°.
-
-    Args:
-        backbone: The backbone, with the adapter that is on it.
-        images: Where the pixels come from.
-        batches: How often a batch is turned, and the positions of its images.
-    """
+    """Embed batches of images that are decoded already: how often each is turned by 90°, and its images' positions."""
     for turn, indices in batches:
         pixels = torch.rot90(images.take(indices), turn, dims=(-2, -1))
         yield embed_pixels(backbone, pixels, lambda row, at=indices: f"image {at[row]}")  # type: ignore[misc]

@@ -48,13 +48,9 @@ def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
 def trained_kind(
     method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Find kind and options of the adapter that a run trains.
+    """Find kind and options of the adapter that a run trains, from those that were asked for.
 
-    Args:
-        method: The method that trains it.
-        trains: `adapter`, the given one; `backbone`, all its weights; `auto`, what the method is known for.
-        adapter: Kind of the adapter asked for.
-        adapter_options: Its options.
+    `trains` says `adapter` for the given one, `backbone` for all its weights, `auto` for what the method is known for.
     """
     kind, options = _asked_kind(method, trains, adapter, adapter_options)
     if method.carrier in (None, kind):
@@ -87,10 +83,7 @@ def make_objective(
 ) -> Objective | None:
     """Make the method's objective; `None` for CPLSR's own, which `train` makes from its settings.
 
-    Args:
-        method: The method.
-        options: Its options.
-        settings: Of the run; a method with a temperature takes it from there, unless the options have one.
+    A method with a temperature takes it from the run's settings, unless the options have one.
     """
     if method.objective is None:
         if options:

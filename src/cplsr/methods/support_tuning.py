@@ -37,11 +37,7 @@ class SupportTuning(Declared, Adaptation):
     Attributes:
         answer: What answers the queries of an evaluation: the linear head, or prototypes of the tuned embeddings.
         tokens: What is tuned: the class token, registers (new tokens beside it), or both.
-        registers: How many there are.
-        steps: Of AdamW.
-        lr: Of the tokens.
-        head_lr: Of the linear head.
-        weight_decay: Of both.
+        steps: Of AdamW; `lr` is of the tokens, `head_lr` of the linear head, `weight_decay` of both.
         one_shot: Also tune where classes have fewer than two images on average, which is left out otherwise.
     """
 

@@ -25,7 +25,6 @@ class AdapterInfo(Record):
         options: What it was made with, defaults included.
         backbone: The one it was trained on.
         info: Whatever was worth keeping with it: the shot it was trained for, settings, metrics.
-        versions: Of this package, Python and the libraries.
         fingerprint: Hash of its parameters, kind and options.
         sha256: Of the file of tensors.
         folder: Where it is; not in the file.

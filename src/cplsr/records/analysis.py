@@ -24,11 +24,7 @@ class HeadChange:
     """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
 
     Attributes:
-        layer: Which block.
-        head: Which head of it.
         distance: ‖C − I‖_F.
-        singular_min: The smallest singular value.
-        singular_max: The largest singular value.
         condition: The largest over the smallest, infinite for a singular C.
         asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
         entropy_change: Of the class token's attention, in nats, where it was measured.
@@ -52,13 +48,7 @@ class HeadChange:
 class CostRow:
     """One adapter at one image size, in a forward pass without gradients.
 
-    Attributes:
-        adapter: Its name.
-        image_size: Pixels a side.
-        tokens: How many these give.
-        parameters: Of the adapter.
-        flops: Operations per image.
-        seconds: Per image; `None` where it was not measured or did not fit into memory.
+    `flops` and `seconds` are per image; the latter `None` where they were not measured or it did not fit into memory.
     """
 
     adapter: str
@@ -74,12 +64,7 @@ class Panel:
     """One domain at one stage in two dimensions.
 
     Attributes:
-        domain: Its name.
-        stage: Before adapting or after.
-        classes: Names of the classes.
         labels: The class of each image, as a position in `classes`.
-        x: One coordinate of each image.
-        y: The other.
     """
 
     domain: str
@@ -124,7 +109,6 @@ class Measures:
 
     Attributes:
         within_between: Spread within classes over that between them; infinite where all class means coincide.
-        bound: Terms by shot.
         proxy_distance: From the base domain; `None` without one, and for the base domain itself.
         attention_entropy: Of the class token's row, in nats, heads by layer.
         attention_entropy_rows: Of all rows.
@@ -161,14 +145,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class DomainAnalysis:
-    """One domain.
-
-    Attributes:
-        images: How many took part.
-        before: With the frozen backbone.
-        after: With the adapter, if there is one.
-        drift: How far that moved it.
-    """
+    """One domain with the frozen backbone, with the adapter if there is one, and how far that moved it."""
 
     images: int
     before: Measures
@@ -178,14 +155,7 @@ class DomainAnalysis:
 
 @dataclass(frozen=True)
 class AttentionPicture:
-    """Attention of the last layer laid over one image.
-
-    Attributes:
-        domain: The image's.
-        image: Its name.
-        file: Where the picture is, in the folder of the analysis.
-        png: That file's bytes.
-    """
+    """Attention of the last layer laid over one image; `file` is its place in the folder of the analysis."""
 
     domain: str
     image: str
@@ -214,15 +184,10 @@ class Analysis(Record):
     """Everything that was measured and what it depends on.
 
     Attributes:
-        backbone: The frozen backbone.
         adapter: `None` where only the frozen backbone was looked at.
-        versions: Of this package, Python and the libraries.
         settings: As `AnalysisSettings` had them, and the data.
         domains: By name, the base domain first.
         heads: The most changed first; empty for adapters other than the coalescent projection.
-        cost: Of the kinds of adapters, where it was asked for.
-        umap: The file with the panels, if there are any.
-        attention: Pictures, where they were asked for.
         notes: Remarks that belong beside the figures wherever they are shown.
         panels: The content of `umap`.
     """

@@ -32,23 +32,15 @@ class TrainingRun(Record):
 
     Attributes:
         settings: As `TrainingSettings` had them when it was started.
-        adapter: Kind and options of the adapter.
-        backbone: The frozen backbone.
         data: The base and the validation domain, as `base` and `val`.
-        versions: Of this package, Python and the libraries.
-        method: The objective.
         git_commit: Of the source tree that the package ran from, if it was one.
         processes: How many trained together.
         threads: Of torch in each.
         command: What was typed.
         finished: Whether what follows is the end.
-        start_accuracy: Before the first episode.
-        last_accuracy: After the last episode.
-        best_accuracy: The highest of all validations.
-        best_episode: When that was.
+        start_accuracy: Before the first episode; `last_accuracy` after the last, `best_accuracy` of all validations.
         selected_episode: The one whose adapter was kept.
         validation_fingerprint: Hash of the validation episodes.
-        seconds: Time spent.
     """
 
     file: ClassVar = RUN

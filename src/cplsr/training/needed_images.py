@@ -29,10 +29,7 @@ def needed_images(
 ) -> Int64[ndarray, "needed"] | None:
     """Images in the base episodes and in the statistics of a run, in order; `None` where it takes most of them.
 
-    Args:
-        labels: The classes of all base images.
-        settings: The run's.
-        partner: Whether every base episode has another beside it.
+    With `partner` every base episode has another beside it.
     """
     drawn = settings.episodes * settings.way * (settings.shot + settings.query) * (2 if partner else 1)
     if drawn >= len(labels):

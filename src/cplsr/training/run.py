@@ -45,10 +45,7 @@ _log = logging.getLogger(__name__)
 class TrainingJob:
     """What is trained, on what and how: all that decides the result of a run.
 
-    Attributes:
-        adapter: Kind of the adapter.
-        options: Its options.
-        snapshots: Whether the adapter of every validation is kept; it decides nothing.
+    `adapter` is its kind, `options` are its own; that `snapshots` of every validation are kept decides nothing.
     """
 
     backbone: Backbone

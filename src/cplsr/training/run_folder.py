@@ -29,16 +29,12 @@ class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
     Attributes:
-        episode: Base episodes done.
         optimizer: Its tensors, as `PARAMETER/NAME`.
-        best_episode: Of the best validation so far.
-        best_accuracy: Of that validation.
-        best_adapter: As it was then.
+        best_episode: Of the best validation so far, as are its accuracy and the adapter as it was then.
         seconds: Time spent before a restart.
         objective: The objective's own parameters, where it has any.
         drift: How far the Gaussians' means were moved (`means`), where they follow the adapter.
         sums: Of the adapter's parameters after each step of the averaged part of the run, in float64.
-        metrics: All rows of metrics.jsonl so far.
     """
 
     episode: int
