@@ -10,9 +10,10 @@ import hashlib
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +23,9 @@ from jaxtyping import Float, Int64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.attach import attached
 from cplsr.adapters.full import Full
-from cplsr.adapters.store import load_adapter, read_adapter_info
+from cplsr.adapters.store import read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
@@ -34,7 +35,7 @@ from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.contenders import Contender, HeadContender, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.evaluation.embed import Embeddings, Model, embed_domain, quietly, stored_adapter
 from cplsr.evaluation.episode_log import EpisodeLog
 from cplsr.evaluation.metrics import EpisodeScores
 from cplsr.evaluation.scoring import Scoring
@@ -241,18 +242,13 @@ class AdaptingContender(Contender):
         self.seconds.extend(log.seconds[: len(episodes)])
         return EpisodeScores(np.array(log.accuracies[: len(episodes)]))
 
-    @contextmanager
-    def _model(self) -> Iterator[None]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the evaluation warns of an adapter that was trained on another backbone
-            if self.info is not None:
-                load_adapter(self.backbone, self.info.folder)
-            elif self.request.adaptation.whole_backbone:
-                attach(self.backbone, Full.kind)
-        try:
-            yield
-        finally:
-            detach(self.backbone)
+    def _model(self) -> AbstractContextManager[None]:
+        model: Model = nullcontext
+        if self.info is not None:
+            model = partial(stored_adapter, self.backbone, self.info)
+        elif self.request.adaptation.whole_backbone:
+            model = partial(attached, self.backbone, Full.kind, {})
+        return quietly(model)  # the evaluation warns of an adapter that was trained on another backbone
 
     def _log(self, episodes: Episodes) -> EpisodeLog:
         """Open the log that belongs to all that an episode's accuracy depends on, besides the episode's number."""

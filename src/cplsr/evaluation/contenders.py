@@ -10,6 +10,7 @@ from itertools import groupby, product
 import numpy as np
 from numpy import ndarray
 
+from cplsr.data.domain import Domain
 from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
@@ -75,6 +76,26 @@ class TargetResults:
     left_out: list[str] = field(default_factory=list)
 
 
+def target_sampler(images: Embeddings | Domain, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
+    """What draws the episodes of a target at one shot, with the first kind of queries.
+
+    Raises:
+        InputError: The target has too few images for an episode.
+    """
+    try:
+        return EpisodeSampler(
+            images.labels,
+            way=settings.way,
+            shot=shot,
+            query=settings.query,
+            seed=settings.seed,
+            groups=images.groups,
+            queries=settings.queries[0],
+        )
+    except InputError as error:
+        raise InputError(f"{target}: {error}") from error
+
+
 def draw_episodes(
     embeddings: Embeddings, target: str, settings: EpisodeSettings
 ) -> tuple[dict[int, Episodes], list[str]]:
@@ -82,18 +103,7 @@ def draw_episodes(
     drawn: dict[int, Episodes] = {}
     left_out: dict[str, None] = {}
     for shot in settings.shots:
-        try:
-            sampler = EpisodeSampler(
-                embeddings.labels,
-                way=settings.way,
-                shot=shot,
-                query=settings.query,
-                seed=settings.seed,
-                groups=embeddings.groups,
-                queries=settings.queries[0],
-            )
-        except InputError as error:
-            raise InputError(f"{target}: {error}") from error
+        sampler = target_sampler(embeddings, target, shot, settings)
         left_out |= {f"class {embeddings.classes[label]} ({n} images)": None for label, n in sampler.left_out}
         drawn[shot] = sampler.draw(settings.episodes)
     return drawn, list(left_out)

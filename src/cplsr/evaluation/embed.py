@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from jaxtyping import Float32, Int64, Shaped
 from numpy import ndarray
 from torch import Tensor
 
+from cplsr.adapters.attach import detach
+from cplsr.adapters.store import load_adapter
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.decoded_images import DecodedImages
     from cplsr.data.domain import Domain
+    from cplsr.processes import Processes
+    from cplsr.records.adapter import AdapterInfo
 
 IMAGES_PER_SHARD = 2048
 """How many new embeddings are kept at a time: what a killed run loses at most."""
@@ -30,7 +34,30 @@ IMAGES_PER_TURN = 512
 """Decoded images that are held while several models take turns, since putting an adapter on has its price."""
 
 Model = Callable[[], AbstractContextManager[Any]]
-"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or one that puts an adapter on."""
+"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or a `stored_adapter`."""
+
+BATCH = 64
+"""Decoded images of a training run that are embedded at a time."""
+
+
+@contextmanager
+def stored_adapter(backbone: Backbone, info: AdapterInfo) -> Iterator[None]:
+    """Put an adapter from its folder on the backbone, until the end of the block."""
+    load_adapter(backbone, info.folder)
+    try:
+        yield
+    finally:
+        detach(backbone)
+
+
+@contextmanager
+def quietly(model: Model) -> Iterator[None]:
+    """Be that model until the end of the block, without the warnings of becoming it."""
+    with ExitStack() as stack:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stack.enter_context(model())
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +174,19 @@ def embed_decoded(
         yield embed_pixels(backbone, pixels, lambda row, at=indices: f"image {at[row]}")  # type: ignore[misc]
 
 
+def embed_turned(
+    backbone: Backbone, images: DecodedImages, chosen: Int64[ndarray, "chosen"], turns: int, processes: Processes
+) -> Float32[ndarray, "rows dim"]:
+    """All chosen images as they are, then all turned once, and so on; every process gets all the rows."""
+    turned = [(turn, batch) for turn in range(turns) for batch in in_batches(chosen)]
+    return np.concatenate(processes.unshare(list(embed_decoded(backbone, images, processes.share(turned)))))
+
+
+def in_batches(numbers: Int64[ndarray, "images"]) -> list[Int64[ndarray, "some"]]:
+    """Numbers of images in pieces of one batch."""
+    return np.split(numbers, range(BATCH, len(numbers), BATCH))
+
+
 def _turns(
     backbone: Backbone,
     domain: Domain,
@@ -201,10 +241,7 @@ class _Share:
         lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
         if not any(len(rows) for _, rows in lacking):
             return
-        with ExitStack() as stack:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # said already, when the cache was looked up
-                stack.enter_context(self._model())
+        with quietly(self._model):  # what it warns of was said when the cache was looked up
             for batch, rows in lacking:
                 if len(rows):
                     whole = len(rows) == len(batch.indices)

@@ -8,20 +8,15 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import followed_images, statistics_images
+from cplsr.training.episode_plan import base_sampler
 
 PARTNERS = 2**31
 """Numbers from here on are of base episodes that stand beside others."""
 
 MOST = 0.5
 """Where more than this share of the images is needed, all are decoded: other runs will need the rest."""
-
-
-def base_sampler(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> EpisodeSampler:
-    """What draws the base episodes of a run."""
-    return EpisodeSampler(labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed)
 
 
 def needed_images(

@@ -27,9 +27,9 @@ from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import class_means
-from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
+from cplsr.training.episode_plan import EpisodePlan, base_sampler, plan_base_episode
 from cplsr.training.monitor import Monitor
-from cplsr.training.needed_images import PARTNERS, base_sampler
+from cplsr.training.needed_images import PARTNERS
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
 from cplsr.training.run_folder import RunFolder, RunState
@@ -118,9 +118,7 @@ class Run:
         """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
-        plans = [
-            plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed) for number in mine
-        ]
+        plans = [self._plans(number) for number in mine]
         taken, steps = (episodes // at_once * settings.turns_per_class for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
         for step in range(settings.turns_per_class):
@@ -185,9 +183,12 @@ class Run:
     def _partner(self, number: int, step: int) -> TrainingEpisode | None:
         if not self.objective.partner:
             return None
-        settings, number = self.settings, PARTNERS + number
-        plan = plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)[step]
-        return self._episode(plan, number * settings.turns_per_class + step)
+        number += PARTNERS
+        return self._episode(self._plans(number)[step], number * self.settings.turns_per_class + step)
+
+    def _plans(self, number: int) -> list[EpisodePlan]:
+        settings = self.settings
+        return plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
