@@ -35,7 +35,7 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
         import torch
 
         torch.set_num_threads(workspace.setup.threads)
-    _check(jobs, workspace)
+    workspace.check([job.run for job in jobs if job.record is not None])
     for number, job in enumerate(jobs, start=1):
         _log.info("[%d/%d] %s", number, len(jobs), job.run.title)
         yield _outcome(job, workspace)
@@ -75,8 +75,9 @@ def _workspace_here(setup: Setup) -> Workspace:
 def _prepare_here(shared: tuple[list[Job], Setup]) -> None:
     jobs, setup = shared
     workspace = _workspace_here(setup)
-    _check(jobs, workspace)
-    workspace.fill_caches([job.run for job in jobs], targets=any(job.record is not None for job in jobs))
+    measured = [job.run for job in jobs if job.record is not None]
+    workspace.check(measured)
+    workspace.fill_caches([job.run for job in jobs], targets=bool(measured))
 
 
 def _perform_here(job: Job) -> str | None:
@@ -84,11 +85,6 @@ def _perform_here(job: Job) -> str | None:
         return _outcome(job, _workspace_here(job.setup)).error
     except UnwritableError as error:  # of this worker's machine; others may have room
         return str(error)
-
-
-def _check(jobs: Sequence[Job], workspace: Workspace) -> None:
-    """Before hours are spent: can what will be measured be measured?"""
-    workspace.check([job.run for job in jobs if job.record is not None])
 
 
 def _outcome(job: Job, workspace: Workspace) -> Outcome:

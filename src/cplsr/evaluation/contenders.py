@@ -119,12 +119,8 @@ def measure_contenders(
 ) -> TargetResults:
     """Measure contenders on the same episodes of a target, with differences of the later ones from the first.
 
-    Args:
-        contenders: Who answers, one after the other; all have embeddings of the same images.
-        drawn: The episodes by shot.
-        target: What the rows call it.
-        settings: What the episodes were drawn with.
-        match_shot: Measure a contender only at the shot it was trained for.
+    All have embeddings of the same images, and `settings` are what the episodes, by shot, were drawn with. With
+    `match_shot` a contender is measured only at the shot it was trained for.
     """
     results = TargetResults()
     reference: dict[int, ndarray] = {}
@@ -138,7 +134,9 @@ def measure_contenders(
                     percent = 100 * scores.accuracies
                     _add_rows(results, contender, target, shot, settings, scores)
                     if shot in reference:
-                        results.paired.append(_paired_row(contender, contenders[0], target, shot, percent, reference))
+                        difference, wins = paired_difference(percent, reference[shot])
+                        names = contender.name, contenders[0].name
+                        results.paired.append(PairedRow(*names, target, shot, *difference, wins))
                     reference.setdefault(shot, percent)
                 bar.update()
     return results
@@ -183,10 +181,3 @@ def _add_rows(
         error = expected_calibration_error(scores.calibration)
         bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
         results.calibration.append(CalibrationRow(contender.name, target, shot, temperature, error, bins))
-
-
-def _paired_row(
-    contender: Contender, first: Contender, target: str, shot: int, percent: ndarray, reference: Mapping[int, ndarray]
-) -> PairedRow:
-    difference, wins = paired_difference(percent, reference[shot])
-    return PairedRow(contender.name, first.name, target, shot, *difference, wins)

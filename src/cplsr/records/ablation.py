@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypedDict
 import msgspec
 
 from cplsr.records.parts import AdapterKind, BackboneInfo, Count, MethodInfo
-from cplsr.records.public import public
 from cplsr.records.record import Record
 from cplsr.records.results import Results, SnapshotRow
 
@@ -49,6 +48,7 @@ class AblationRun(Record):
 
     what: ClassVar = "a run of an ablation (written by `cplsr ablate`)"
     indent: ClassVar = None
+    tells_paths: ClassVar = ("backbone", "setup", "command")
 
     row: str
     shot: Count
@@ -69,8 +69,7 @@ class AblationRun(Record):
 
     def public(self) -> AblationRun:
         """The same without anybody's folders."""
-        without_folders = {name: public(getattr(self, name)) for name in ("backbone", "setup", "command")}
-        return replace(self, results=self.results.public(), **without_folders)
+        return replace(super().public(), results=self.results.public())
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""

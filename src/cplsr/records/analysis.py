@@ -11,8 +11,7 @@ import msgspec
 from cplsr.declared import read_record
 from cplsr.errors import InputError
 from cplsr.files import write_json
-from cplsr.records.parts import BackboneInfo, Count, OrInfinite, null_is_infinite
-from cplsr.records.public import public
+from cplsr.records.parts import BackboneInfo, Count, NullIsInfinite, OrInfinite
 from cplsr.records.record import Record
 
 FINDINGS, UMAP, ATTENTION = "analysis.json", "umap.json", "attention"
@@ -20,7 +19,7 @@ Stage = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
-class HeadChange:
+class HeadChange(NullIsInfinite):
     """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
 
     Attributes:
@@ -38,10 +37,6 @@ class HeadChange:
     condition: OrInfinite
     asymmetry: OrInfinite
     entropy_change: float | None = None
-
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "condition", "asymmetry")
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,7 @@ class BoundTerms:
 
 
 @dataclass(frozen=True)
-class Measures:
+class Measures(NullIsInfinite):
     """One domain at one stage.
 
     Attributes:
@@ -120,13 +115,9 @@ class Measures:
     attention_entropy: list[list[float]]
     attention_entropy_rows: list[list[float]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "within_between")
-
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(NullIsInfinite):
     """How far an adapter moved the embeddings of a domain.
 
     Attributes:
@@ -137,10 +128,6 @@ class Drift:
 
     cosine: float
     shift: OrInfinite
-
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "shift")
 
 
 @dataclass(frozen=True)
@@ -194,6 +181,7 @@ class Analysis(Record):
 
     file: ClassVar = FINDINGS
     what: ClassVar = "an analysis (written by `cplsr analyze`)"
+    tells_paths: ClassVar = ("backbone", "settings", "notes")
 
     backbone: BackboneInfo
     adapter: AnalyzedAdapter | None
@@ -206,10 +194,6 @@ class Analysis(Record):
     attention: tuple[AttentionPicture, ...]
     notes: tuple[str, ...]
     panels: tuple[Panel, ...] = ()
-
-    def public(self) -> Analysis:
-        """The same without anybody's folders."""
-        return replace(self, backbone=public(self.backbone), settings=public(self.settings), notes=public(self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of `analysis.json`; what is infinite is null there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, TypeVar
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from cplsr.declared import between
 from cplsr.records.estimate import Estimate
 from cplsr.records.parts import BackboneInfo, Count
-from cplsr.records.public import public
 from cplsr.records.record import Record
 
 FROZEN = "frozen"
@@ -259,6 +258,7 @@ class Results(Record):
 
     what: ClassVar = "results (written by `cplsr evaluate`)"
     indent: ClassVar = None
+    tells_paths: ClassVar = ("settings", "data", "flags")
 
     rows: tuple[AccuracyRow, ...]
     paired: tuple[PairedRow, ...] = ()
@@ -316,10 +316,6 @@ class Results(Record):
                 if len(rows) == len(self.targets) > 1:
                     averages.append(AverageRow(method, shot, sum(row.accuracy for row in rows) / len(rows)))
         return tuple(averages)
-
-    def public(self) -> Results:
-        """The same without anybody's folders."""
-        return replace(self, settings=public(self.settings), data=public(self.data), flags=public(self.flags))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""

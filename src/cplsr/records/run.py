@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypedDict
 
 from cplsr.declared import read_lines
 from cplsr.records.parts import AdapterKind, BackboneInfo, MethodInfo
-from cplsr.records.public import public
 from cplsr.records.record import Record
 
 RUN, METRICS = "run.json", "metrics.jsonl"
@@ -45,6 +44,7 @@ class TrainingRun(Record):
 
     file: ClassVar = RUN
     what: ClassVar = "a run (written by `cplsr train`)"
+    tells_paths: ClassVar = ("settings", "method", "adapter", "backbone", "data", "command")
 
     settings: dict[str, Any]
     adapter: AdapterKind
@@ -70,10 +70,6 @@ class TrainingRun(Record):
         results = (self.start_accuracy, self.last_accuracy, self.best_accuracy, self.best_episode, self.seconds)
         if self.finished and None in results:
             raise ValueError("the run is finished, but its accuracies or its time are missing")
-
-    def public(self) -> TrainingRun:
-        """The same without anybody's folders."""
-        return TrainingRun(**public(vars(self)))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file; what is not known yet is left out."""

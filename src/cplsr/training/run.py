@@ -88,7 +88,7 @@ class Run:
         """Train to the end."""
         settings = self.settings
         at_once = settings.episodes_per_step * self.processes.count
-        self.state = self._restored() or self._new()
+        self.state = self._restored() or RunState(adapter=_copy(self.adapter))
         self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
         begin = time.monotonic() - self.state.seconds
         saved = time.monotonic()
@@ -168,17 +168,16 @@ class Run:
             self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
         )
         changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
+        pixels = plan.pixels(self.images, settings.augment, changes)
+        if settings.sst and not settings.turned_classes:
+            pixels = turned_at_random(pixels, changes)
         return TrainingEpisode(
-            pixels=self._views(plan, changes).unflatten(0, plan.images.shape),
+            pixels=pixels.unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
             generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
             pseudo=None if self.pseudo is None else self.pseudo.episode(step),
         )
-
-    def _views(self, plan: EpisodePlan, changes: torch.Generator) -> Tensor:
-        pixels = plan.pixels(self.images, self.settings.augment, changes)
-        return turned_at_random(pixels, changes) if self.settings.sst and not self.settings.turned_classes else pixels
 
     def _partner(self, number: int, step: int) -> TrainingEpisode | None:
         if not self.objective.partner:
@@ -210,9 +209,6 @@ class Run:
             self.state.best_adapter = _copy(self.adapter)
         if self.snapshots and self.state.episode > 0:
             self._save_adapter(f"{SNAPSHOTS}/{self.state.episode:07d}", self.state.episode)
-
-    def _new(self) -> RunState:
-        return RunState(0, _copy(self.adapter), {}, -1, float("-inf"), {}, 0.0)
 
     def _restored(self) -> RunState | None:
         state = self.folder.load_state() if self.processes.first else None

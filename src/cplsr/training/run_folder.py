@@ -37,13 +37,13 @@ class RunState:
         sums: Of the adapter's parameters after each step of the averaged part of the run, in float64.
     """
 
-    episode: int
     adapter: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    best_episode: int
-    best_accuracy: float
-    best_adapter: dict[str, Tensor]
-    seconds: float
+    episode: int = 0
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    best_episode: int = -1
+    best_accuracy: float = float("-inf")
+    best_adapter: dict[str, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
     objective: dict[str, Tensor] = field(default_factory=dict)
     drift: dict[str, Tensor] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
