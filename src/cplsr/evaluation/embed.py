@@ -18,7 +18,7 @@ from cplsr.adapters.attach import detach
 from cplsr.adapters.store import load_adapter
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from cplsr.data.domain import Domain
     from cplsr.processes import Processes
     from cplsr.records.adapter import AdapterInfo
-
-IMAGES_PER_SHARD = 2048
-"""How many new embeddings are kept at a time: what a killed run loses at most."""
 
 IMAGES_PER_TURN = 512
 """Decoded images that are held while several models take turns, since putting an adapter on has its price."""
@@ -223,18 +220,19 @@ class _Share:
     """What one model knows of a domain's images, and what it has still to embed."""
 
     def __init__(self, backbone: Backbone, domain: Domain, model: Model, cache: EmbeddingCache | None) -> None:
-        self._backbone, self._domain, self._model, self._cache = backbone, domain, model, cache
+        self._backbone, self._domain, self._model = backbone, domain, model
         with model():
             self._key = EmbeddingKey.of(backbone)
         self._vectors = np.empty((len(domain), backbone.embedding_dim), dtype=np.float32)
         self._known = np.zeros(len(domain), dtype=bool)
+        self._shelf: CachedRows | None = None
         if domain.vectors is not None:
             self._key.require(domain.vectors.model, domain.vectors.folder)
             self._known, self._vectors = domain.vectors.take(np.arange(len(domain)))
         elif cache is not None:
-            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.embedding_dim)
+            self._shelf = CachedRows(cache, self._key, domain.identities, backbone.embedding_dim)
+            self._known, self._vectors = self._shelf.read(np.arange(len(domain)))
         self.missing = ~self._known
-        self._unkept: list[int] = []
 
     def embed(self, turn: list[DecodedBatch]) -> None:
         """Embed those of the decoded images that were missing."""
@@ -254,16 +252,13 @@ class _Share:
         )
         self._vectors[indices] = vectors.astype(self._key.number_format)  # now what the cache gives back later
         self._known[indices] = True
-        self._unkept.extend(indices.tolist())
-        if len(self._unkept) >= IMAGES_PER_SHARD:
-            self.keep()
+        if self._shelf is not None:
+            self._shelf.add(indices, vectors)
 
     def keep(self) -> None:
         """Write what is new to the cache."""
-        if self._cache is not None and self._unkept:
-            identities = [self._domain.identities[index] for index in self._unkept]
-            self._cache.write(self._key, identities, self._vectors[self._unkept])
-        self._unkept.clear()
+        if self._shelf is not None:
+            self._shelf.keep()
 
     def embeddings(self, failed: Sequence[tuple[int, str]]) -> Embeddings:
         """The rows of all images that are known by now; `failed` are the positions that could not be decoded."""
