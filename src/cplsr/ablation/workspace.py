@@ -114,11 +114,7 @@ class Workspace:
         return (base, val) if val is not None else hold_out_classes(base, way=settings.way, seed=settings.seed)
 
     def check(self, runs: Iterable[Run]) -> None:
-        """Find out before hours of training whether every target can be measured.
-
-        Raises:
-            InputError: If a target cannot be opened or has too few images for an episode.
-        """
+        """Find out before hours of training whether every target opens and has images enough for an episode."""
         for settings in {self.setup.evaluation(run.settings) for run in runs}:
             for target, domain in self.targets.items():
                 for shot in settings.shots:

@@ -118,11 +118,7 @@ class Adapted:
     left_out: tuple[str, ...] = ()
 
     def behind(self, results: Results) -> Results:
-        """Give the results of an evaluation with these behind them.
-
-        Raises:
-            InputError: A name is taken already.
-        """
+        """Give the results of an evaluation with these behind them, which must not share a name."""
         if taken := sorted({row.method for row in self.rows} & set(results.methods)):
             raise InputError(
                 f"the name {taken[0]!r} is taken by another method: give the adapter another, as NAME=PATH"
@@ -176,8 +172,7 @@ def measure_adaptation(
     paired: list[PairedRow] = []
     seconds: dict[str, list[float]] = {}
     for target, domain in targets.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the evaluation warns of unreadable images and small classes
+        with warnings.catch_warnings(action="ignore"):  # the evaluation warns of unreadable images and small classes
             embeddings = embed_domain(backbone, domain, batch_size=batch_size, workers=workers, cache=cache)
             drawn, _ = draw_episodes(embeddings, target, settings)
         pictures = _Pictures.of(domain, embeddings, drawn.values(), backbone.image_size, workers)

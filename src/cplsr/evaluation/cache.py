@@ -84,11 +84,7 @@ class EmbeddingKey:
         )
 
     def require(self, model: Mapping[str, Any], folder: Path) -> None:
-        """Refuse the vectors in a folder if they were made by another model.
-
-        Raises:
-            InputError: They were; the sentence says what differs.
-        """
+        """Refuse the vectors in a folder if they were made by another model, and say what differs."""
         own, theirs = (dict(_as_read(each)) for each in (asdict(self), model))
         own_source, their_source = own.pop("source", ""), theirs.pop("source", "")
         differing = [name for name in own | theirs if own.get(name) != theirs.get(name)]

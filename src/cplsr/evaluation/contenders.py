@@ -77,11 +77,7 @@ class TargetResults:
 
 
 def target_sampler(images: Embeddings | Domain, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
-    """What draws the episodes of a target at one shot, with the first kind of queries.
-
-    Raises:
-        InputError: The target has too few images for an episode.
-    """
+    """What draws the episodes of a target at one shot, with the first kind of queries, if it has images enough."""
     try:
         return EpisodeSampler(
             images.labels,

@@ -51,8 +51,7 @@ def stored_adapter(backbone: Backbone, info: AdapterInfo) -> Iterator[None]:
 def quietly(model: Model) -> Iterator[None]:
     """Be that model until the end of the block, without the warnings of becoming it."""
     with ExitStack() as stack:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             stack.enter_context(model())
         yield
 

@@ -71,11 +71,7 @@ class WrittenVectors:
 def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings) -> WrittenVectors:
     """Embed all images of some sources and write their vectors to a folder, or finish what was begun there.
 
-    Args:
-        sources: What to embed, one after the other; their classes of one name are one class.
-        load: Loads the model; called once in every process.
-        out: The folder.
-        settings: By which engine, how many processes, and how images are cut into shards and batches.
+    Classes of one name are one class. The model is loaded once in every process.
 
     Raises:
         InputError: The folder holds vectors of another model, or was cut otherwise; or an image cannot be read and
@@ -210,8 +206,7 @@ def embed_shard(job: ShardJob) -> ShardOutcome:
 
 
 def _embed(backbone: Backbone, domain: Domain, job: ShardJob) -> VectorShard:
-    with warnings.catch_warnings(), no_progress():
-        warnings.simplefilter("ignore")  # images that cannot be read are counted at the end
+    with warnings.catch_warnings(action="ignore"), no_progress():  # unreadable images are counted at the end
         found = embed_domain(
             backbone,
             domain,

@@ -90,18 +90,8 @@ class SupportTuning(Adaptation):
     ) -> Float[Tensor, "classes dim"]:
         """Put new tokens on the backbone, over its adapter if it has one, and tune them; nothing else of it changes.
 
-        Args:
-            backbone: what to tune; `remove_tokens` gives it back as it was.
-            images: raw pixels of the support images.
-            labels: the class of each, from 0.
-            generator: of start values and augmentation.
-            scale: factors of an embedding's numbers, where what answers afterwards weighs them.
-
-        Returns:
-            The weights of the linear head.
-
-        Raises:
-            InputError: the backbone's numbers are too coarse for it.
+        `remove_tokens` gives the backbone back as it was. `labels` count from 0, `scale` are factors of an embedding's
+        numbers, where what answers afterwards weighs them. The result are the weights of the linear head.
         """
         if backbone.dtype == torch.bfloat16:
             raise InputError("tuning on the support set trains weights, for which bf16 is too coarse: give fp32")

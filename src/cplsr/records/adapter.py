@@ -21,7 +21,6 @@ class AdapterInfo(Record):
 
     Attributes:
         format: Of the file and the tensors beside it.
-        kind: The name of its class.
         options: What it was made with, defaults included.
         backbone: The one it was trained on.
         info: Whatever was worth keeping with it: the shot it was trained for, settings, metrics.

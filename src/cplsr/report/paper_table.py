@@ -14,12 +14,7 @@ from cplsr.report.tables import Cell, Cells, Table, table
 def paper_table(published: PublishedTable, results: Results | None = None) -> Table:
     """Lay out a table of the paper, shot after shot, the best of each column in bold.
 
-    Args:
-        published: The paper's figures.
-        results: Your own, which stand below them and are never bold.
-
-    Raises:
-        InputError: If none of your targets is one of the paper's.
+    Your own results, which must have one of the paper's targets, stand below its figures and are never bold.
     """
     with_architecture = any(row.architecture for row in published.rows)
     heads = ("shot", "system", *(["backbone"] if with_architecture else []))

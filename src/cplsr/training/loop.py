@@ -119,11 +119,7 @@ def training_job(
     objective: Objective | None = None,
     snapshots: bool = False,
 ) -> TrainingJob:
-    """Check what `train` is asked for, and find the validation classes; nothing is written.
-
-    Raises:
-        InputError: The request cannot be trained.
-    """
+    """Check whether what `train` is asked for can be trained, and find the validation classes; nothing is written."""
     settings = settings or TrainingSettings()
     objective = objective or JointObjective(settings)
     processes = Processes.find(backbone.device)

@@ -29,8 +29,7 @@ def needed_images(
     drawn = settings.episodes * settings.way * (settings.shot + settings.query) * (2 if partner else 1)
     if drawn >= len(labels):
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of classes that are left out the run itself will warn
+    with warnings.catch_warnings(action="ignore"):  # of classes that are left out the run itself will warn
         sampler = base_sampler(labels, settings)
     episodes = [sampler.draw(settings.episodes, first=first) for first in ((0, PARTNERS) if partner else (0,))]
     needed = [part.reshape(-1) for drawn_ in episodes for part in (drawn_.support, drawn_.query)]
