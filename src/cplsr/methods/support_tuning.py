@@ -102,7 +102,9 @@ class SupportTuning(Adaptation):
 
         labels = labels.to(backbone.device)
         head = normalize(_prototypes(embed, images, labels)).requires_grad_()
-        tokens = add_tokens(backbone, **self._token_options(generator)).own()
+        registers = 0 if self.tokens == "class_token" else self.registers
+        seed = int(torch.randint(2**31, (1,), generator=generator))  # so that every episode has start values of its own
+        tokens = add_tokens(backbone, class_token=self.tokens != "registers", registers=registers, seed=seed).own()
         groups = [{"params": tokens, "lr": self.lr}, {"params": [head], "lr": self.head_lr}]
         optimizer = torch.optim.AdamW(groups, weight_decay=self.weight_decay)
         for _ in range(self.steps):
@@ -116,12 +118,6 @@ class SupportTuning(Adaptation):
                 parameter.grad = gradient
             optimizer.step()
         return head.detach()
-
-    def _token_options(self, generator: torch.Generator) -> dict[str, Any]:
-        """Of `Tokens`; start values are drawn from the generator, so that every episode has its own."""
-        registers = 0 if self.tokens == "class_token" else self.registers
-        seed = int(torch.randint(2**31, (1,), generator=generator))
-        return {"class_token": self.tokens != "registers", "registers": registers, "seed": seed}
 
 
 def make_tuning(options: Mapping[str, Any]) -> SupportTuning:

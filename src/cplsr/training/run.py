@@ -32,7 +32,7 @@ from cplsr.training.monitor import Monitor
 from cplsr.training.needed_images import PARTNERS
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
-from cplsr.training.run_folder import RunFolder, RunState
+from cplsr.training.run_folder import RunFolder, RunState, nested
 from cplsr.training.validation import Validation
 
 SAVE_SECONDS = 15.0
@@ -217,7 +217,8 @@ class Run:
             self.adapter.load_state_dict(state.adapter)
             self.objective.load_state_dict(state.objective)
             if state.optimizer:
-                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
+                kept = {int(number): one for number, one in nested(state.optimizer).items()}
+                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": kept})
             if state.drift and self.pseudo is not None:
                 self.pseudo.move(state.drift["means"])
             _log.info("continuing after base episode %d", state.episode)
@@ -270,15 +271,6 @@ def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> flo
     if settings.head != "prototypes":
         return None
     return float(getattr(objective, "temperature", settings.temperature))
-
-
-def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Tensors called `PARAMETER/NAME`, as an optimizer keeps them."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        number, _, name = path.partition("/")
-        states.setdefault(int(number), {})[name] = tensor
-    return states
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ class RunState:
         sums: Of the adapter's parameters after each step of the averaged part of the run, in float64.
     """
 
-    adapter: dict[str, Tensor]
     episode: int = 0
+    adapter: dict[str, Tensor] = field(default_factory=dict)
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     best_episode: int = -1
     best_accuracy: float = float("-inf")
@@ -143,11 +144,17 @@ def _line(row: dict[str, Any]) -> str:
 
 def _read_state(file: Path) -> RunState:
     stored, parts = read_tensors(file, kind=KIND)
-    tensors: dict[str, dict[str, Tensor]] = {part: {} for part in _TENSORS}
-    for path, tensor in stored.items():
+    own = {path: tensor.clone() for path, tensor in stored.items()}  # the file they are mapped from will be replaced
+    return RunState(**parts, **nested(own))  # type: ignore[arg-type]
+
+
+def nested(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors called `PART/NAME`, by part."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
         part, _, name = path.partition("/")
-        tensors[part][name] = tensor.clone()  # the file they are mapped from will be replaced
-    return RunState(**parts, **tensors)  # type: ignore[arg-type]
+        parts.setdefault(part, {})[name] = tensor
+    return parts
 
 
 def git_commit() -> str | None:
