@@ -29,7 +29,6 @@ from cplsr.adapters.store import read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
-from cplsr.declared import Declared
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes
 from cplsr.episodes.streams import Stream, numbered_generator
@@ -47,11 +46,10 @@ from cplsr.records.results import FROZEN, AccuracyRow, PairedRow, Results
 from cplsr.settings.episodes import EpisodeSettings
 
 
-class Adaptation(Declared, ABC):
+class Adaptation(ABC):
     """What a method does with the labeled support images of one target episode before it predicts.
 
     It never gets the labels of the queries. It may change the parameters of the backbone's adapter, and puts them back.
-    Its options are the fields of its dataclass, checked as they are declared.
 
     Attributes:
         options: What it was made with, defaults included, for the record.
@@ -60,11 +58,6 @@ class Adaptation(Declared, ABC):
 
     options: dict[str, Any]
     whole_backbone: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.options = self.as_dict()
 
     def why_not(self, shot: float) -> str:
         """Say why it leaves out support sets of so many images of a class; empty where it does not."""

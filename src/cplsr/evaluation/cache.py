@@ -266,10 +266,8 @@ class CachedRows:
             try:
                 with safe_open(file, framework="numpy") as tensors:  # only what tells the images apart is read
                     digests = [digest.tobytes() for digest in tensors.get_tensor("images")]
-            except OSError:  # gone a moment ago
-                continue
-            except (SafetensorError, KeyError):
-                read_shard(file, self._dim)  # which says so, and removes it
+            except (OSError, SafetensorError, KeyError):
+                read_shard(file, self._dim)  # which says what is wrong, and removes what is damaged
                 continue
             numbers.update((digest, number) for digest in digests if digest in numbers)
         return np.array([numbers[digest.tobytes()] for digest in self._digests], dtype=np.int64)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.augment import color_jitter, flip, sometimes, translate
-from cplsr.declared import between, fit
+from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
@@ -64,7 +64,7 @@ class MetaTraining(Objective):
 
 
 @dataclass
-class FineTuning(Adaptation):
+class FineTuning(Declared, Adaptation):
     """Fine-tune on the support set: prototypes of the clean images, loss of augmented copies of the same images.
 
     The rate is chosen on the support set alone: the first image of each class is tuned on for `trial_steps`, and the
@@ -92,7 +92,7 @@ class FineTuning(Adaptation):
         """Check the options, and bring the rates into order."""
         super().__post_init__()
         self.rates = tuple(sorted(self.rates))
-        self.options["rates"] = list(self.rates)
+        self.options = self.as_dict()
 
     def logits(
         self, backbone: Backbone, support: Support, query: Images, generator: torch.Generator

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from cplsr.adapters.tokens import add_tokens, remove_tokens
 from cplsr.backbones.backbone import Backbone
-from cplsr.declared import between, fit_arguments
+from cplsr.declared import Declared, between, fit_arguments
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes, query_targets
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
@@ -28,7 +28,7 @@ AT_ONCE = 64
 
 
 @dataclass
-class SupportTuning(Adaptation):
+class SupportTuning(Declared, Adaptation):
     """Tune tokens on the support set by the loss of a linear head on augmented images.
 
     The head's weights begin as prototypes, and its scores are 20 · cos(embedding, weight). In an evaluation it answers,
@@ -51,6 +51,11 @@ class SupportTuning(Adaptation):
     head_lr: LearningRate = 1e-3
     weight_decay: Annotated[float, between(0, 1000)] = 0.01
     one_shot: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.options = self.as_dict()
 
     def why_not(self, shot: float) -> str:
         """Say why so few images of a class are not tuned on; empty where they are."""
