@@ -18,7 +18,7 @@ def summary_section(material: Material) -> Section:
     """What a reader in a hurry takes away."""
     said = [
         callout("Read this first", remarks(material), "warning"),
-        parts(material.of(Results), lambda results: tiles(results) + "".join(map(paragraph, evaluation_words(results)))),
+        parts(material.of(Results), lambda own: tiles(own) + "".join(map(paragraph, evaluation_words(own)))),
         *(paragraph(training_words(name, training)) for name, training in material.of(Training)),
         *(paragraph(ablation_words(name, ablation.runs)) for name, ablation in material.of(Ablation)),
     ]
