@@ -22,7 +22,7 @@ class NullIsInfinite:
 
     def __post_init__(self) -> None:
         """Put it there."""
-        for name, kind in type(self).__annotations__.items():
+        for name, kind in type(self).__annotations__.items():  # as they are written: the modules postpone them
             if kind == "OrInfinite" and getattr(self, name) is None:
                 object.__setattr__(self, name, float("inf"))
 

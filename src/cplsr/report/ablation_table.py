@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import Estimate, average_difference, combined, spread
+from cplsr.report.estimates import average_difference, combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
@@ -137,19 +138,13 @@ def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
         found: dict[str, list[tuple[SnapshotRow, SnapshotRow]]] = {}
         for record in records:
             if record.shot == shot:
-                chosen = best_and_last(row for row in record.snapshots if row.shot == shot)
-                found.setdefault(record.row, []).extend(chosen.values())
+                best = best_and_last(row for row in record.snapshots if row.shot == shot)
+                found.setdefault(record.row, []).extend(best.values())
         for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
-            yield (
-                f"{heading}\n{shot}-shot",
-                {
-                    row: Cell(
-                        combined([Estimate(pair[number].accuracy, pair[number].ci95) for pair in pairs]).written()
-                    )
-                    for row, pairs in found.items()
-                    if pairs
-                },
-            )
+            chosen = {
+                row: [Estimate(p[number].accuracy, p[number].ci95) for p in pairs] for row, pairs in found.items()
+            }
+            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items() if own}
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:
