@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from PIL import Image
+from oracles.color_reader import ColorReader
 
-from cplsr.data.domain import Domain, UnreadableImageError
-
-
-@dataclass(frozen=True)
-class ColorReader:
-    """Image i is noise around one color; images in `bad` cannot be read."""
-
-    colors: np.ndarray
-    bad: frozenset = frozenset()
-
-    def __call__(self, index):
-        if index in self.bad:
-            raise UnreadableImageError("broken on purpose")
-        noise = np.random.default_rng(index).integers(-30, 30, (20, 20, 3))
-        return Image.fromarray(np.clip(self.colors[index] + noise, 0, 255).astype(np.uint8))
+from cplsr.data.domain import Domain
 
 
 @pytest.fixture
@@ -35,6 +20,6 @@ def color_domain() -> Callable[..., Domain]:
         colors = np.clip(centers[labels] + generator.integers(-30, 30, (len(labels), 3)), 0, 255)
         identities = tuple(f"{label}/{index}.png?{name}{seed}" for index, label in enumerate(labels))
         names = tuple(f"color {c}" for c in range(classes))
-        return Domain(name, names, labels, identities, ColorReader(colors, frozenset(bad)), flags=flags)
+        return Domain(name, names, labels, identities, ColorReader(colors, frozenset(bad), noise=30), flags=flags)
 
     return make

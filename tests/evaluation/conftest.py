@@ -4,31 +4,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from oracles.color_reader import ColorReader
 from oracles.random_vit import tiny_vit
-from PIL import Image
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.domain import Domain, UnreadableImageError
-
-
-@dataclass(frozen=True)
-class PlainReader:
-    """Image i is one color; images in `bad` cannot be read."""
-
-    colors: np.ndarray
-    bad: frozenset = frozenset()
-
-    def __call__(self, index):
-        if index in self.bad:
-            raise UnreadableImageError("broken on purpose")
-        return Image.new("RGB", (20, 20), tuple(int(value) for value in self.colors[index]))
+from cplsr.data.domain import Domain
 
 
 @dataclass(frozen=True)
 class CountingReader:
     """Another reader that notes which images were read."""
 
-    reader: PlainReader
+    reader: ColorReader
     read: list
 
     def __call__(self, index):
@@ -43,7 +30,7 @@ def make_domain(images=60, classes=6, bad=(), name="plain", groups=None, seed=0)
     colors = np.clip(centers[labels] + generator.integers(-40, 40, (images, 3)), 0, 255)
     identities = tuple(f"{label}/{index}.png?{seed}" for index, label in enumerate(labels))
     names = tuple(f"color {c}" for c in range(classes))
-    return Domain(name, names, labels, identities, PlainReader(colors, frozenset(bad)), groups=groups)
+    return Domain(name, names, labels, identities, ColorReader(colors, frozenset(bad)), groups=groups)
 
 
 class CountingBackbone(Backbone):

@@ -5,7 +5,6 @@ import torch
 from cplsr.adapters.attach import attach, detach
 from cplsr.data.decode import decode
 from cplsr.errors import InputError
-from cplsr.evaluation import embed
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.embed import embed_domain
 
@@ -83,7 +82,7 @@ def test_strict_names_the_first_unreadable_image(backbone, plain_domain):
 
 
 def test_a_killed_run_loses_no_finished_shard(backbone, plain_domain, cache, monkeypatch):
-    monkeypatch.setattr(embed, "IMAGES_PER_SHARD", 8)
+    monkeypatch.setattr("cplsr.evaluation.cache.IMAGES_PER_SHARD", 8)
     domain = plain_domain(images=40)
     write, sizes = EmbeddingCache.write, []
 

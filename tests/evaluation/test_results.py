@@ -4,14 +4,7 @@ import json
 import pytest
 
 from cplsr.errors import InputError
-from cplsr.records.results import (
-    AccuracyRow,
-    CalibrationBin,
-    CalibrationRow,
-    ConfusionRow,
-    PairedRow,
-    Results,
-)
+from cplsr.records.results import AccuracyRow, CalibrationBin, CalibrationRow, ConfusionRow, PairedRow, Results
 
 
 def row(method, target, shot, accuracy):

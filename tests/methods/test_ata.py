@@ -1,8 +1,10 @@
 """Adversarial task augmentation: the hardened episode against written-out steps, and that it trains."""
 
+from functools import partial
+
 import pytest
 import torch
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from torch.nn.functional import conv2d, cosine_similarity, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
@@ -11,11 +13,7 @@ from cplsr.methods.ata import RATE, SIZES, AdversarialTasks
 
 TRUTH = torch.arange(3).repeat_interleave(3)
 
-
-def prepared(backbone, **options):
-    objective = AdversarialTasks(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, AdversarialTasks)
 
 
 def literal_loss(backbone, images):

@@ -1,8 +1,10 @@
 """AttnTemp: random temperatures in training, the switch at test time."""
 
+from functools import partial
+
 import torch
 from oracles.functional_vit import literal_network
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -14,11 +16,7 @@ from cplsr.methods.registry import learning_kind, trained_kind
 
 LABELS = torch.tensor([1, 2, 3]).repeat_interleave(5)
 
-
-def prepared(backbone, **options):
-    objective = RandomTemperatures(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, RandomTemperatures)
 
 
 def test_the_loss_is_that_of_a_network_with_some_blocks_uniform(checkpoint_file):

@@ -1,11 +1,12 @@
 """CD-CLS: the fixed class token, the domain tokens and their penalty."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from oracles.functional_vit import literal_network
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -16,11 +17,7 @@ from cplsr.methods.cd_cls import PACE, DomainTokens
 
 LABELS = torch.tensor([1, 2, 3]).repeat_interleave(5)
 
-
-def prepared(backbone, **options):
-    objective = DomainTokens(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, DomainTokens)
 
 
 def class_token(backbone):

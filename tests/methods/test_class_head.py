@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from oracles.color_folders import noise_folders
 from oracles.tiny_episode import tiny_episode
-from PIL import Image
 from torch import nn
 
 from cplsr import TrainingSettings, load_adapter, load_backbone, train
 from cplsr.adapters.store import read_adapter_info
-from cplsr.data.open import open_domain
 from cplsr.methods.class_head import class_head, class_loss
 from cplsr.methods.registry import METHODS, make_objective, trained_kind
 
@@ -44,13 +42,7 @@ def test_it_starts_as_torchs_own_from_a_seed_of_its_own():
 
 @pytest.fixture
 def base(tmp_path: Path):
-    random = np.random.Generator(np.random.Philox(key=7))
-    for number in range(4):
-        (tmp_path / "base" / str(number)).mkdir(parents=True)
-        for image in range(4):
-            pixels = random.integers(0, 256, (36, 36, 3)) // 2 + 30 * number
-            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "base" / str(number) / f"{image}.png")
-    return open_domain(tmp_path / "base")
+    return noise_folders(tmp_path / "base", classes=4, images=4, step=30)
 
 
 @pytest.mark.parametrize("trains", ["backbone", "adapter"])

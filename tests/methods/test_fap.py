@@ -1,10 +1,11 @@
 """FAP: copies without detail and mutual attention written out, the terms of the loss, and that it trains."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from torch.nn.functional import avg_pool2d, cross_entropy
 
 from cplsr.adapters.attach import adapter_of, attach
@@ -23,10 +24,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def prepared(backbone, **options):
-    objective = FrequencyPrompts(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, FrequencyPrompts)
 
 
 @pytest.mark.parametrize("size", [6, 7])

@@ -1,20 +1,17 @@
 """Feature-wise transformation: the operator, its place, and that it trains."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 
 from cplsr.adapters.attach import attach
 from cplsr.errors import InputError
 from cplsr.methods.fwt import FeatureWiseTransformation, transform
 
-
-def prepared(backbone, **options):
-    objective = FeatureWiseTransformation(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, FeatureWiseTransformation)
 
 
 SIZES = torch.tensor([1.0, 0.01, 30.0, 5.0])

@@ -2,30 +2,26 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.color_folders import noise_folders
 from oracles.method_steps import gradients, striped_episode, train_steps
-from PIL import Image
+from oracles.tiny_episode import prepared_objective
 
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
-from cplsr.data.open import open_domain
 from cplsr.errors import InputError
 from cplsr.methods.ldp_net import LocalGlobalDistillation, distillation, image_pairs, local_pieces
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.loop import train
 
-
-def prepared(backbone: Backbone, **options: float) -> LocalGlobalDistillation:
-    objective = LocalGlobalDistillation(**options)
-    objective.prepare(backbone, 3)
-    return objective
+prepared = partial(prepared_objective, LocalGlobalDistillation)
 
 
 def literal_entropy(whole: list[float], local: list[float]) -> float:
@@ -162,13 +158,7 @@ class Interrupted(LocalGlobalDistillation):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: Path, monkeypatch):
-    random = np.random.Generator(np.random.Philox(key=7))
-    for number in range(6):
-        (tmp_path / "base" / str(number)).mkdir(parents=True)
-        for image in range(6):
-            pixels = random.integers(0, 256, (36, 36, 3)) // 2 + 20 * number
-            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "base" / str(number) / f"{image}.png")
-    base, val = open_domain(tmp_path / "base"), open_domain(tmp_path / "base")
+    base = noise_folders(tmp_path / "base", classes=6, images=6, step=20)
     chosen = TrainingSettings(
         way=2, shot=1, query=2, episodes=8, episodes_per_step=2, lr=1e-3, sst=False, pe=False, validation_episodes=4
     )
@@ -178,16 +168,7 @@ def test_a_resumed_run_ends_with_the_same_bits(checkpoint_file: Path, tmp_path: 
     def run(name: str, objective: LocalGlobalDistillation, *, resume: bool = False) -> None:
         backbone = load_backbone(checkpoint_file, heads=2)
         out = tmp_path / name
-        train(
-            backbone,
-            base,
-            val,
-            out=out,
-            settings=chosen,
-            objective=objective,
-            resume=resume,
-            workers=0,
-        )
+        train(backbone, base, base, out=out, settings=chosen, objective=objective, resume=resume, workers=0)
 
     options = {"crops": 1, "momentum": 0.5}
     run("whole", LocalGlobalDistillation(**options))

@@ -1,19 +1,17 @@
 """REAP: which patches are replaced, by what, and that nothing of it is there at test time."""
 
+from functools import partial
+
 import pytest
 import torch
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from torch.nn.functional import cross_entropy
 
 from cplsr import attach, load_backbone
 from cplsr.errors import InputError
 from cplsr.methods.reap import PACE, RandomRegisters, kept_patches, patch_cosines, perturb
 
-
-def prepared(backbone, **options):
-    objective = RandomRegisters(**options)
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, RandomRegisters)
 
 
 def test_cosines_of_patches_freed_of_their_mean():

@@ -1,10 +1,11 @@
 """StyleAdv: the attack against a literal one, the terms of the loss, and that it trains."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from oracles.tiny_episode import losses_while_training, tiny_episode
+from oracles.tiny_episode import losses_while_training, prepared_objective, tiny_episode
 from torch.nn.functional import cross_entropy
 
 from cplsr.adapters.attach import attach
@@ -14,11 +15,7 @@ from cplsr.methods.style import style_of, with_style
 from cplsr.methods.styleadv import METHOD, SPREAD, StyleAdversary
 from cplsr.settings.training import TrainingSettings
 
-
-def prepared(backbone, **options):
-    objective = StyleAdversary(**{"skip": 0.0, "strengths": (0.08,), **options})
-    objective.prepare(backbone, 5)
-    return objective
+prepared = partial(prepared_objective, StyleAdversary, skip=0.0, strengths=(0.08,))
 
 
 def labels_of(episode):

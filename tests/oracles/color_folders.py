@@ -7,6 +7,20 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from cplsr.data.domain import Domain
+from cplsr.data.open import open_domain
+
+
+def noise_folders(root: Path, classes: int, images: int, step: int) -> Domain:
+    """A domain of noise, 36 px wide; each class is `step` levels brighter than the one before."""
+    random = np.random.Generator(np.random.Philox(key=7))
+    for number in range(classes):
+        (root / str(number)).mkdir(parents=True)
+        for image in range(images):
+            pixels = random.integers(0, 256, (36, 36, 3)) // 2 + step * number
+            Image.fromarray(pixels.astype(np.uint8)).save(root / str(number) / f"{image}.png")
+    return open_domain(root)
+
 
 def color_folders(root: Path, domains: tuple[str, ...], *, prefix: str, colors: tuple[float, float], key: int) -> Path:
     """Under `root` a folder for each domain, in it six classes of six 32-px images; `colors` is their range."""

@@ -10,14 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from cplsr.records.results import (
-    AccuracyRow,
-    CalibrationBin,
-    CalibrationRow,
-    ConfusionRow,
-    PairedRow,
-    Results,
-)
+from cplsr.records.results import AccuracyRow, CalibrationBin, CalibrationRow, ConfusionRow, PairedRow, Results
 
 BACKBONE = {
     "source": "embedded", "fingerprint": "2f29526f6c2124a159ff299b19783207", "dim": 192, "heads": 3, "layers": 6,

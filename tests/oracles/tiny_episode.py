@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.training.objective import Objective, TrainingEpisode
+
+Made = TypeVar("Made", bound=Objective)
 
 
 def class_images(way: int, each: int, *, size: int = 32, seed: int = 0) -> Tensor:
@@ -26,6 +31,13 @@ def tiny_episode(way: int = 3, shot: int = 2, query: int = 3, *, seed: int = 0, 
         classes=torch.arange(way) + 1,
         generator=torch.Generator().manual_seed(draws),
     )
+
+
+def prepared_objective(kind: Callable[..., Made], backbone: Backbone, **options: Any) -> Made:
+    """An objective of one kind, prepared for five classes."""
+    objective = kind(**options)
+    objective.prepare(backbone, 5)
+    return objective
 
 
 def losses_while_training(backbone: Backbone, objective: Objective, *, steps: int, lr: float) -> list[float]:

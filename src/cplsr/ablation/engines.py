@@ -35,10 +35,10 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
         import torch
 
         torch.set_num_threads(workspace.setup.threads)
-    _check(jobs, workspace)
+    workspace.check([job.run for job in jobs if job.record is not None])
     for number, job in enumerate(jobs, start=1):
         _log.info("[%d/%d] %s", number, len(jobs), job.run.title)
-        yield _outcome(job, workspace)
+        yield Outcome(job, _why_failed(job, workspace))
 
 
 def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RaySettings) -> Iterator[Outcome]:
@@ -75,30 +75,26 @@ def _workspace_here(setup: Setup) -> Workspace:
 def _prepare_here(shared: tuple[list[Job], Setup]) -> None:
     jobs, setup = shared
     workspace = _workspace_here(setup)
-    _check(jobs, workspace)
-    workspace.fill_caches([job.run for job in jobs], targets=any(job.record is not None for job in jobs))
+    measured = [job.run for job in jobs if job.record is not None]
+    workspace.check(measured)
+    workspace.fill_caches([job.run for job in jobs], targets=bool(measured))
 
 
 def _perform_here(job: Job) -> str | None:
     try:
-        return _outcome(job, _workspace_here(job.setup)).error
+        return _why_failed(job, _workspace_here(job.setup))
     except UnwritableError as error:  # of this worker's machine; others may have room
         return str(error)
 
 
-def _check(jobs: Sequence[Job], workspace: Workspace) -> None:
-    """Before hours are spent: can what will be measured be measured?"""
-    workspace.check([job.run for job in jobs if job.record is not None])
-
-
-def _outcome(job: Job, workspace: Workspace) -> Outcome:
+def _why_failed(job: Job, workspace: Workspace) -> str | None:
     try:
         perform(job, workspace)
     except UnwritableError:  # the other runs could not be kept either
         raise
     except InputError as error:
-        return Outcome(job, str(error))
+        return str(error)
     except Exception as error:  # whatever it is, the other runs can still be done
         _log.exception("%s failed", job.run.title)
-        return Outcome(job, f"{type(error).__name__}: {first_line(error)}")
-    return Outcome(job)
+        return f"{type(error).__name__}: {first_line(error)}"
+    return None

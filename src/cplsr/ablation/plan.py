@@ -16,7 +16,7 @@ from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective
 from cplsr.methods.support_tuning import TUNED, make_tuning
 from cplsr.records.results import FROZEN
 from cplsr.settings.backbone import Pooling
-from cplsr.settings.numbers import LearningRate
+from cplsr.settings.numbers import LearningRate, refuse_repeats
 from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
@@ -91,11 +91,7 @@ class Run(Candidate):
         return make_objective(METHODS.find(self.method), self.method_options, self.settings)
 
     def adaptation(self) -> Adaptation | None:
-        """Make what adapts to the support sets of targets; `None` where prototypes are all.
-
-        Raises:
-            InputError: If the method does not adapt, or no number of episodes is given.
-        """
+        """Make what adapts to the support sets of targets; `None` where prototypes are all."""
         if self.adapt == 0 and not self.adapt_options and not self.tune_on_support:
             return None
         if self.adapt < 1:
@@ -140,9 +136,6 @@ def read_rows(
     """Make rows of the tables of a recipe, which are settings by the name of the row.
 
     The adapter and the method with their options, and what learns, are those of rows that name none.
-
-    Raises:
-        InputError: If there is no row, a name is misspelt, a value of a wrong kind, or two rows would share files.
     """
     if not tables:
         raise InputError('there is no row to run: write at least one table like [rows."CP + PE"] into the recipe')
@@ -184,13 +177,9 @@ def plan_runs(
         rates: Train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is
             trained at the shared one; where a row has one, the name of its runs ends with `, own rate`.
         own_rates: Rates by row name, which stand in for the rows' `lr_own`.
-
-    Raises:
-        InputError: If a run could not be done, or shots or seeds are missing or given twice.
     """
-    for what, numbers in (("shots", shots), ("seeds", seeds)):
-        if not numbers or len(set(numbers)) < len(numbers):
-            raise InputError(f"{what} are {list(numbers)}: give at least one, each once")
+    refuse_repeats("shots", shots)
+    refuse_repeats("seeds", seeds)
     return [
         _plan_run(row, name, common, {**row.overrides, **rate, "shot": shot, "seed": seed})
         for row in rows
@@ -215,11 +204,7 @@ def _plan_run(row: AblationRow, name: str, common: TrainingSettings, changes: Ma
 
 
 def choose_runs(runs: Sequence[Run], only: Sequence[str]) -> list[Run]:
-    """Choose the runs of the named rows, in their old order; without names all of them.
-
-    Raises:
-        InputError: If there is no row of some name.
-    """
+    """Choose the runs of the named rows, in their old order; without names all of them."""
     names = list(dict.fromkeys(run.row for run in runs))
     wanted: set[str] = set()
     for name in only:

@@ -68,11 +68,7 @@ class Job:
 
 
 def state_of(job: Job) -> State:
-    """Look how far a run is.
-
-    Raises:
-        InputError: If it was begun with other settings: its files are never mixed with new ones.
-    """
+    """Look how far a run is, and refuse one begun with other settings: its files are never mixed with new ones."""
     state: State
     old: AblationRun | TrainingRun
     if job.record is not None and job.record.is_file():

@@ -21,11 +21,7 @@ FILE = "tuning.json"
 def tuning_jobs(
     runs: Iterable[Run], setup: Setup, out: Path, *, rates: Sequence[float], episodes: int, seed: int
 ) -> list[Job]:
-    """Make jobs of short trainings, at every rate, of the runs that have the seed; frozen ones are passed over.
-
-    Raises:
-        InputError: If there is no rate, one twice, or one that is not above 0.
-    """
+    """Make jobs of short trainings, at every rate, of the runs that have the seed; frozen ones are passed over."""
     if not rates or len(set(rates)) < len(rates) or min(rates) <= 0:
         raise InputError(f"tune_rates are {list(rates)}: give at least one, each once, all above 0")
     jobs = []

@@ -14,9 +14,8 @@ from cplsr.backbones.load import open_backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
 from cplsr.data.open import open_domain, open_targets
-from cplsr.episodes.sampling import EpisodeSampler
-from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
+from cplsr.evaluation.contenders import target_sampler
 from cplsr.evaluation.embed import embed_domain
 from cplsr.processes import Processes
 from cplsr.settings.ablation import SharedSettings
@@ -115,25 +114,11 @@ class Workspace:
         return (base, val) if val is not None else hold_out_classes(base, way=settings.way, seed=settings.seed)
 
     def check(self, runs: Iterable[Run]) -> None:
-        """Find out before hours of training whether every target can be measured.
-
-        Raises:
-            InputError: If a target cannot be opened or has too few images for an episode.
-        """
+        """Find out before hours of training whether every target opens and has images enough for an episode."""
         for settings in {self.setup.evaluation(run.settings) for run in runs}:
             for target, domain in self.targets.items():
                 for shot in settings.shots:
-                    try:
-                        EpisodeSampler(
-                            domain.labels,
-                            way=settings.way,
-                            shot=shot,
-                            query=settings.query,
-                            groups=domain.groups,
-                            seed=0,
-                        )
-                    except InputError as error:
-                        raise InputError(f"{target}: {error}") from error
+                    target_sampler(domain, target, shot, settings)
 
     def fill_caches(self, runs: Sequence[Run], *, targets: bool = True) -> None:
         """Make everything that several runs need, so that runs that start together do not all make it at once.

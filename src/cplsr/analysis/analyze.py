@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from jaxtyping import Float, Int64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from cplsr.adapters.attach import adapter_of, detach
+from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.coalescent import Coalescent
-from cplsr.adapters.store import load_adapter, read_adapter_info
+from cplsr.adapters.store import read_adapter_info
 from cplsr.analysis.attention import AttentionEntropy, attention_entropy, cls_attention
 from cplsr.analysis.attention_view import attention_picture
 from cplsr.analysis.bound import (
@@ -38,7 +38,7 @@ from cplsr.data.decode import decode
 from cplsr.environment import installed_version, versions
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.evaluation.embed import Embeddings, embed_domain, stored_adapter
 from cplsr.evaluation.provenance import other_than_trained
 from cplsr.progress import progress_bar
 from cplsr.records.adapter import AdapterInfo
@@ -215,8 +215,7 @@ def _before_and_after(
     seen: Stages = {"before": look()}
     if stored is None:
         return seen, None, ()
-    load_adapter(backbone, stored.folder)
-    try:
+    with stored_adapter(backbone, stored):
         adapter = adapter_of(backbone)
         about = AnalyzedAdapter(
             name=name or stored.folder.name,
@@ -226,8 +225,6 @@ def _before_and_after(
         )
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
         seen["after"] = look()
-    finally:
-        detach(backbone)
     return seen, about, _with_entropy_change(heads, seen)
 
 
@@ -242,10 +239,7 @@ def _use_same_images(chosen: Mapping[str, Domain], seen: Stages, way: int) -> li
     """Leave out of `seen` what one stage lacks, and classes with a single image; returns remarks on the data."""
     notes = []
     for name, domain in chosen.items():
-        stages = [by_name[name].embeddings for by_name in seen.values()]
-        common = stages[0].indices
-        for other in stages[1:]:
-            common = np.intersect1d(common, other.indices)
+        common = reduce(np.intersect1d, [by_name[name].embeddings.indices for by_name in seen.values()])
         labels = domain.labels[common]
         counts = np.bincount(labels, minlength=len(domain.classes))
         common = common[counts[labels] > 1]

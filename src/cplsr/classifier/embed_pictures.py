@@ -22,8 +22,7 @@ from cplsr.classifier.pictures import PictureReader, picture_names
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.data.domain import Domain, KnownVectors, UnreadableImageError
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
-from cplsr.evaluation.cached_rows import CachedRows
+from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import embed_pixels
 
 

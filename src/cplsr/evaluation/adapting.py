@@ -10,9 +10,10 @@ import hashlib
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +23,9 @@ from jaxtyping import Float, Int64, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.attach import attached
 from cplsr.adapters.full import Full
-from cplsr.adapters.store import load_adapter, read_adapter_info
+from cplsr.adapters.store import read_adapter_info
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images
 from cplsr.data.domain import Domain
@@ -34,7 +35,7 @@ from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.contenders import Contender, HeadContender, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Embeddings, embed_domain
+from cplsr.evaluation.embed import Embeddings, Model, embed_domain, quietly, stored_adapter
 from cplsr.evaluation.episode_log import EpisodeLog
 from cplsr.evaluation.metrics import EpisodeScores
 from cplsr.evaluation.scoring import Scoring
@@ -110,11 +111,7 @@ class Adapted:
     left_out: tuple[str, ...] = ()
 
     def behind(self, results: Results) -> Results:
-        """Give the results of an evaluation with these behind them.
-
-        Raises:
-            InputError: A name is taken already.
-        """
+        """Give the results of an evaluation with these behind them, which must not share a name."""
         if taken := sorted({row.method for row in self.rows} & set(results.methods)):
             raise InputError(
                 f"the name {taken[0]!r} is taken by another method: give the adapter another, as NAME=PATH"
@@ -154,18 +151,9 @@ def measure_adaptation(
 ) -> Adapted:
     """Adapt the frozen backbone and every adapter on each of the first episodes.
 
-    The differences are from the frozen backbone, not adapted, on the same episodes.
-
-    Args:
-        backbone: The backbone, without an adapter.
-        targets: Domains by the name they get in the results.
-        request: How to adapt, and on how many episodes.
-        adapters: Name of each, and where it is stored.
-        settings: Of the evaluation whose episodes these are, with the first kind of queries.
-        match_shot: Measure an adapter only at the shot it was trained for.
-        cache: Where embeddings and finished episodes are looked up and kept; `None` keeps none.
-        batch_size: Images that are embedded at a time.
-        workers: Processes that decode images; `None` takes as many as suit the machine.
+    The differences are from the frozen backbone, not adapted, on the same episodes. Arguments are those of `evaluate`,
+    `settings` those of the evaluation whose episodes these are, with the first kind of queries; the cache also keeps
+    finished episodes.
     """
     settings, left_out = _adaptable(request, settings or EpisodeSettings())
     if settings is None:
@@ -177,8 +165,7 @@ def measure_adaptation(
     paired: list[PairedRow] = []
     seconds: dict[str, list[float]] = {}
     for target, domain in targets.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the evaluation warns of unreadable images and small classes
+        with warnings.catch_warnings(action="ignore"):  # the evaluation warns of unreadable images and small classes
             embeddings = embed_domain(backbone, domain, batch_size=batch_size, workers=workers, cache=cache)
             drawn, _ = draw_episodes(embeddings, target, settings)
         pictures = _Pictures.of(domain, embeddings, drawn.values(), backbone.image_size, workers)
@@ -250,18 +237,13 @@ class AdaptingContender(Contender):
         self.seconds.extend(log.seconds[: len(episodes)])
         return EpisodeScores(np.array(log.accuracies[: len(episodes)]))
 
-    @contextmanager
-    def _model(self) -> Iterator[None]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the evaluation warns of an adapter that was trained on another backbone
-            if self.info is not None:
-                load_adapter(self.backbone, self.info.folder)
-            elif self.request.adaptation.whole_backbone:
-                attach(self.backbone, Full.kind)
-        try:
-            yield
-        finally:
-            detach(self.backbone)
+    def _model(self) -> AbstractContextManager[None]:
+        model: Model = nullcontext
+        if self.info is not None:
+            model = partial(stored_adapter, self.backbone, self.info)
+        elif self.request.adaptation.whole_backbone:
+            model = partial(attached, self.backbone, Full.kind, {})
+        return quietly(model)  # the evaluation warns of an adapter that was trained on another backbone
 
     def _log(self, episodes: Episodes) -> EpisodeLog:
         """Open the log that belongs to all that an episode's accuracy depends on, besides the episode's number."""

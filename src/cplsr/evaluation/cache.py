@@ -13,13 +13,14 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, UInt8
+from jaxtyping import Bool, Float, Float32, Int64, UInt8
 from numpy import ndarray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as tensor_bytes
 
@@ -38,6 +39,12 @@ PREPROCESSING = 1
 DIGEST_BYTES = 16
 SETTINGS = "settings.json"
 SHARDS = "*.safetensors"
+
+IMAGES_PER_SHARD = 2048
+"""How many new embeddings are kept at a time: what a killed run loses at most."""
+
+SHARDS_HELD = 2
+"""Images come in the order in which they were kept, mostly, so that few shards at a time are needed."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,7 @@ class EmbeddingKey:
         )
 
     def require(self, model: Mapping[str, Any], folder: Path) -> None:
-        """Refuse the vectors in a folder if they were made by another model.
-
-        Raises:
-            InputError: They were; the sentence says what differs.
-        """
+        """Refuse the vectors in a folder if they were made by another model, and say what differs."""
         own, theirs = (dict(_as_read(each)) for each in (asdict(self), model))
         own_source, their_source = own.pop("source", ""), theirs.pop("source", "")
         differing = [name for name in own | theirs if own.get(name) != theirs.get(name)]
@@ -173,23 +176,7 @@ class EmbeddingCache:
         self, key: EmbeddingKey, identities: Sequence[str], dim: int
     ) -> tuple[Bool[ndarray, "images"], Float32[ndarray, "images dim"]]:
         """Which images are known, and a matrix with the embeddings of those; the other rows hold no meaning."""
-        digests = digests_of(identities)
-        row_of = {digest.tobytes(): row for row, digest in enumerate(digests)}
-        known = np.zeros(len(identities), dtype=bool)
-        matrix = np.empty((len(identities), dim), dtype=np.float32)
-        for file in sorted((self.folder / key.folder_name).glob(SHARDS)):
-            shard = read_shard(file, dim)
-            if shard is None:
-                continue
-            keys, vectors = shard
-            rows = np.array([row_of.get(digest.tobytes(), -1) for digest in keys], dtype=np.int64)
-            wanted = rows >= 0
-            matrix[rows[wanted]] = vectors[wanted]
-            known[rows[wanted]] = True
-        if len(row_of) < len(identities):  # the same image listed twice
-            rows = np.array([row_of[digest.tobytes()] for digest in digests], dtype=np.int64)
-            known, matrix = known[rows], matrix[rows]
-        return known, matrix
+        return CachedRows(self, key, identities, dim).read(np.arange(len(identities)))
 
     def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
         """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
@@ -217,6 +204,73 @@ class EmbeddingCache:
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
         return size
+
+
+class CachedRows:
+    """What the cache knows of some images: looked up once, read as it is asked for, and added to."""
+
+    def __init__(self, cache: EmbeddingCache, key: EmbeddingKey, identities: Sequence[str], dim: int) -> None:
+        self._cache, self._key, self._identities, self._dim = cache, key, identities, dim
+        self._files = sorted((cache.folder / key.folder_name).glob(SHARDS))
+        self._digests = digests_of(identities)
+        self._shard = self._places()
+        self._open = lru_cache(SHARDS_HELD)(self._rows_of)
+        self._unkept: dict[int, Float32[ndarray, "dim"]] = {}
+
+    @property
+    def known(self) -> Bool[ndarray, "images"]:
+        """Which of the images the cache has; a damaged shard shows only when it is read."""
+        return self._shard >= 0
+
+    def read(self, indices: Int64[ndarray, "some"]) -> tuple[Bool[ndarray, "some"], Float32[ndarray, "some dim"]]:
+        """Which of these images are known after all, and their embeddings; the other rows hold no meaning."""
+        vectors = np.empty((len(indices), self._dim), dtype=np.float32)
+        row_in_shard = np.full(len(indices), -1)
+        shards = self._shard[indices]
+        for number in np.unique(shards[shards >= 0]).tolist():
+            rows, kept = self._open(number)
+            places = np.flatnonzero(shards == number)
+            row_in_shard[places] = [rows.get(digest.tobytes(), -1) for digest in self._digests[indices[places]]]
+            places = places[row_in_shard[places] >= 0]
+            vectors[places] = kept[row_in_shard[places]]
+        return row_in_shard >= 0, vectors
+
+    def add(
+        self, indices: Int64[ndarray, "some"], vectors: Float32[ndarray, "some dim"]
+    ) -> Float32[ndarray, "some dim"]:
+        """Take new embeddings, to be kept; returned as the cache will give them back."""
+        rounded = vectors.astype(self._key.number_format).astype(np.float32)
+        self._unkept.update(zip(indices.tolist(), rounded, strict=True))
+        if len(self._unkept) >= IMAGES_PER_SHARD:
+            self.keep()
+        return rounded
+
+    def keep(self) -> None:
+        """Write what is new to the cache."""
+        if self._unkept:
+            identities = [self._identities[index] for index in self._unkept]
+            self._cache.write(self._key, identities, np.stack(list(self._unkept.values())))
+        self._unkept.clear()
+
+    def _rows_of(self, number: int) -> tuple[dict[bytes, int], ndarray]:
+        shard = read_shard(self._files[number], self._dim)
+        if shard is None:
+            return {}, np.empty((0, self._dim), dtype=np.float32)
+        digests, vectors = shard
+        return {digest.tobytes(): row for row, digest in enumerate(digests)}, vectors
+
+    def _places(self) -> Int64[ndarray, "images"]:
+        """The number of the shard that has each image; -1 where none has."""
+        numbers: dict[bytes, int] = dict.fromkeys((digest.tobytes() for digest in self._digests), -1)
+        for number, file in enumerate(self._files):
+            try:
+                with safe_open(file, framework="numpy") as tensors:  # only what tells the images apart is read
+                    digests = [digest.tobytes() for digest in tensors.get_tensor("images")]
+            except (OSError, SafetensorError, KeyError):
+                read_shard(file, self._dim)  # which says what is wrong, and removes what is damaged
+                continue
+            numbers.update((digest, number) for digest in digests if digest in numbers)
+        return np.array([numbers[digest.tobytes()] for digest in self._digests], dtype=np.int64)
 
 
 def read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float[ndarray, "images dim"]] | None:

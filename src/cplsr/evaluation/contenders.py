@@ -10,6 +10,7 @@ from itertools import groupby, product
 import numpy as np
 from numpy import ndarray
 
+from cplsr.data.domain import Domain
 from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes, EpisodeSampler
@@ -46,9 +47,7 @@ class Contender(ABC):
 class HeadContender(Contender):
     """A head that answers from the embeddings as they are.
 
-    Attributes:
-        head: The head.
-        trained_temperature: The factor of the cosines that the embeddings were trained with, if they were.
+    `trained_temperature` is the factor of the cosines that the embeddings were trained with, if they were.
     """
 
     head: Head = field(default_factory=Prototypes)
@@ -68,17 +67,29 @@ class HeadContender(Contender):
 
 @dataclass
 class TargetResults:
-    """What the contenders came to on one target.
-
-    Attributes:
-        left_out: Classes with too few images for an episode.
-    """
+    """What the contenders came to on one target, and the classes with too few images for an episode."""
 
     rows: list[AccuracyRow] = field(default_factory=list)
     paired: list[PairedRow] = field(default_factory=list)
     confusion: list[ConfusionRow] = field(default_factory=list)
     calibration: list[CalibrationRow] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+
+
+def target_sampler(images: Embeddings | Domain, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
+    """What draws the episodes of a target at one shot, with the first kind of queries, if it has images enough."""
+    try:
+        return EpisodeSampler(
+            images.labels,
+            way=settings.way,
+            shot=shot,
+            query=settings.query,
+            seed=settings.seed,
+            groups=images.groups,
+            queries=settings.queries[0],
+        )
+    except InputError as error:
+        raise InputError(f"{target}: {error}") from error
 
 
 def draw_episodes(
@@ -88,18 +99,7 @@ def draw_episodes(
     drawn: dict[int, Episodes] = {}
     left_out: dict[str, None] = {}
     for shot in settings.shots:
-        try:
-            sampler = EpisodeSampler(
-                embeddings.labels,
-                way=settings.way,
-                shot=shot,
-                query=settings.query,
-                seed=settings.seed,
-                groups=embeddings.groups,
-                queries=settings.queries[0],
-            )
-        except InputError as error:
-            raise InputError(f"{target}: {error}") from error
+        sampler = target_sampler(embeddings, target, shot, settings)
         left_out |= {f"class {embeddings.classes[label]} ({n} images)": None for label, n in sampler.left_out}
         drawn[shot] = sampler.draw(settings.episodes)
     return drawn, list(left_out)
@@ -115,12 +115,8 @@ def measure_contenders(
 ) -> TargetResults:
     """Measure contenders on the same episodes of a target, with differences of the later ones from the first.
 
-    Args:
-        contenders: Who answers, one after the other; all have embeddings of the same images.
-        drawn: The episodes by shot.
-        target: What the rows call it.
-        settings: What the episodes were drawn with.
-        match_shot: Measure a contender only at the shot it was trained for.
+    All have embeddings of the same images, and `settings` are what the episodes, by shot, were drawn with. With
+    `match_shot` a contender is measured only at the shot it was trained for.
     """
     results = TargetResults()
     reference: dict[int, ndarray] = {}
@@ -134,7 +130,9 @@ def measure_contenders(
                     percent = 100 * scores.accuracies
                     _add_rows(results, contender, target, shot, settings, scores)
                     if shot in reference:
-                        results.paired.append(_paired_row(contender, contenders[0], target, shot, percent, reference))
+                        difference, wins = paired_difference(percent, reference[shot])
+                        names = contender.name, contenders[0].name
+                        results.paired.append(PairedRow(*names, target, shot, *difference, wins))
                     reference.setdefault(shot, percent)
                 bar.update()
     return results
@@ -179,10 +177,3 @@ def _add_rows(
         error = expected_calibration_error(scores.calibration)
         bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
         results.calibration.append(CalibrationRow(contender.name, target, shot, temperature, error, bins))
-
-
-def _paired_row(
-    contender: Contender, first: Contender, target: str, shot: int, percent: ndarray, reference: Mapping[int, ndarray]
-) -> PairedRow:
-    difference, wins = paired_difference(percent, reference[shot])
-    return PairedRow(contender.name, first.name, target, shot, *difference, wins)

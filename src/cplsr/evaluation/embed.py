@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +14,46 @@ from jaxtyping import Float32, Int64, Shaped
 from numpy import ndarray
 from torch import Tensor
 
+from cplsr.adapters.attach import detach
+from cplsr.adapters.store import load_adapter
 from cplsr.data.decode import DecodedBatch, decode
 from cplsr.errors import InputError
-from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
+from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
 
 if TYPE_CHECKING:
     from cplsr.backbones.backbone import Backbone
     from cplsr.data.decoded_images import DecodedImages
     from cplsr.data.domain import Domain
-
-IMAGES_PER_SHARD = 2048
-"""How many new embeddings are kept at a time: what a killed run loses at most."""
+    from cplsr.processes import Processes
+    from cplsr.records.adapter import AdapterInfo
 
 IMAGES_PER_TURN = 512
 """Decoded images that are held while several models take turns, since putting an adapter on has its price."""
 
 Model = Callable[[], AbstractContextManager[Any]]
-"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or one that puts an adapter on."""
+"""Gives a context in which the backbone is the model: `contextlib.nullcontext`, or a `stored_adapter`."""
+
+BATCH = 64
+"""Decoded images of a training run that are embedded at a time."""
+
+
+@contextmanager
+def stored_adapter(backbone: Backbone, info: AdapterInfo) -> Iterator[None]:
+    """Put an adapter from its folder on the backbone, until the end of the block."""
+    load_adapter(backbone, info.folder)
+    try:
+        yield
+    finally:
+        detach(backbone)
+
+
+@contextmanager
+def quietly(model: Model) -> Iterator[None]:
+    """Be that model until the end of the block, without the warnings of becoming it."""
+    with ExitStack() as stack:
+        with warnings.catch_warnings(action="ignore"):
+            stack.enter_context(model())
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,15 +145,10 @@ def embed_many(
 def embed_pixels(
     backbone: Backbone, pixels: Shaped[Tensor, "images 3 size size"], name: Callable[[int], str]
 ) -> Float32[ndarray, "images dim"]:
-    """Embed images as they are: the one way from pixels to vectors.
-
-    Args:
-        backbone: The backbone, with the adapter that is on it.
-        pixels: The images.
-        name: What to call an image, by its position among these, whose embedding is not finite.
+    """Embed images as they are, with the adapter that is on the backbone: the one way from pixels to vectors.
 
     Raises:
-        InputError: An embedding is not finite.
+        InputError: An embedding is not finite; `name` tells what to call the image, by its position among these.
     """
     with torch.inference_mode():
         vectors = backbone(pixels.to(backbone.device)).float().cpu().numpy()
@@ -146,16 +164,23 @@ def embed_pixels(
 def embed_decoded(
     backbone: Backbone, images: DecodedImages, batches: Iterable[tuple[int, Int64[ndarray, "_"]]]
 ) -> Iterator[Float32[ndarray, "_ dim"]]:
-    """Embed batches of images that are decoded already, turned by multiples of 90°.
-
-    Args:
-        backbone: The backbone, with the adapter that is on it.
-        images: Where the pixels come from.
-        batches: How often a batch is turned, and the positions of its images.
-    """
+    """Embed batches of images that are decoded already: how often each is turned by 90°, and its images' positions."""
     for turn, indices in batches:
         pixels = torch.rot90(images.take(indices), turn, dims=(-2, -1))
         yield embed_pixels(backbone, pixels, lambda row, at=indices: f"image {at[row]}")  # type: ignore[misc]
+
+
+def embed_turned(
+    backbone: Backbone, images: DecodedImages, chosen: Int64[ndarray, "chosen"], turns: int, processes: Processes
+) -> Float32[ndarray, "rows dim"]:
+    """All chosen images as they are, then all turned once, and so on; every process gets all the rows."""
+    turned = [(turn, batch) for turn in range(turns) for batch in in_batches(chosen)]
+    return np.concatenate(processes.unshare(list(embed_decoded(backbone, images, processes.share(turned)))))
+
+
+def in_batches(numbers: Int64[ndarray, "images"]) -> list[Int64[ndarray, "some"]]:
+    """Numbers of images in pieces of one batch."""
+    return np.split(numbers, range(BATCH, len(numbers), BATCH))
 
 
 def _turns(
@@ -194,28 +219,26 @@ class _Share:
     """What one model knows of a domain's images, and what it has still to embed."""
 
     def __init__(self, backbone: Backbone, domain: Domain, model: Model, cache: EmbeddingCache | None) -> None:
-        self._backbone, self._domain, self._model, self._cache = backbone, domain, model, cache
+        self._backbone, self._domain, self._model = backbone, domain, model
         with model():
             self._key = EmbeddingKey.of(backbone)
         self._vectors = np.empty((len(domain), backbone.embedding_dim), dtype=np.float32)
         self._known = np.zeros(len(domain), dtype=bool)
+        self._shelf: CachedRows | None = None
         if domain.vectors is not None:
             self._key.require(domain.vectors.model, domain.vectors.folder)
             self._known, self._vectors = domain.vectors.take(np.arange(len(domain)))
         elif cache is not None:
-            self._known, self._vectors = cache.read(self._key, domain.identities, backbone.embedding_dim)
+            self._shelf = CachedRows(cache, self._key, domain.identities, backbone.embedding_dim)
+            self._known, self._vectors = self._shelf.read(np.arange(len(domain)))
         self.missing = ~self._known
-        self._unkept: list[int] = []
 
     def embed(self, turn: list[DecodedBatch]) -> None:
         """Embed those of the decoded images that were missing."""
         lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
         if not any(len(rows) for _, rows in lacking):
             return
-        with ExitStack() as stack:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # said already, when the cache was looked up
-                stack.enter_context(self._model())
+        with quietly(self._model):  # what it warns of was said when the cache was looked up
             for batch, rows in lacking:
                 if len(rows):
                     whole = len(rows) == len(batch.indices)
@@ -228,16 +251,13 @@ class _Share:
         )
         self._vectors[indices] = vectors.astype(self._key.number_format)  # now what the cache gives back later
         self._known[indices] = True
-        self._unkept.extend(indices.tolist())
-        if len(self._unkept) >= IMAGES_PER_SHARD:
-            self.keep()
+        if self._shelf is not None:
+            self._shelf.add(indices, vectors)
 
     def keep(self) -> None:
         """Write what is new to the cache."""
-        if self._cache is not None and self._unkept:
-            identities = [self._domain.identities[index] for index in self._unkept]
-            self._cache.write(self._key, identities, self._vectors[self._unkept])
-        self._unkept.clear()
+        if self._shelf is not None:
+            self._shelf.keep()
 
     def embeddings(self, failed: Sequence[tuple[int, str]]) -> Embeddings:
         """The rows of all images that are known by now; `failed` are the positions that could not be decoded."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cplsr.adapters.attach import detach
-from cplsr.adapters.store import load_adapter, read_adapter_info
+from cplsr.adapters.store import read_adapter_info
 from cplsr.environment import versions
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Embeddings, Model, embed_many
+from cplsr.evaluation.embed import Embeddings, Model, embed_many, stored_adapter
 from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, Results, TargetData
@@ -68,7 +67,7 @@ def evaluate(
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
     chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
     _check_request(backbone, targets, stored, chosen, settings, match_shot)
-    models: list[Model] = [nullcontext, *(partial(_adapter_on, backbone, info) for _, info in stored)]
+    models: list[Model] = [nullcontext, *(partial(stored_adapter, backbone, info) for _, info in stored)]
     embed = partial(embed_many, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
     measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
@@ -156,15 +155,6 @@ def _heads(heads: Sequence[str | Head], settings: EpisodeSettings) -> list[Head]
     if not made or len(set(made)) < len(made):
         raise InputError(f"heads are {[head.title for head in made]}: give at least one, each once")
     return sorted(made, key=lambda head: head != usual)
-
-
-@contextmanager
-def _adapter_on(backbone: Backbone, info: AdapterInfo) -> Iterator[None]:
-    load_adapter(backbone, info.folder)
-    try:
-        yield
-    finally:
-        detach(backbone)
 
 
 def _check_request(

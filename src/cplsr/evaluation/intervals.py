@@ -41,11 +41,8 @@ def paired_difference(
 def wilson_interval(share: float, of: float) -> tuple[float, float]:
     """Compute the 95 % confidence interval of a proportion that was counted.
 
-    It is Wilson's score interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n) with z = 1.96.
-
-    Args:
-        share: The proportion p, 0 to 1.
-        of: How many n were counted; of none, the interval is 0 to 1. Less than that where they are not independent.
+    It is Wilson's score interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n) with z = 1.96, for a share p of n
+    that were counted; of none it is 0 to 1. Where these are not independent, n is less than their number.
     """
     if of == 0:
         return 0.0, 1.0

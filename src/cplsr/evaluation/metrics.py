@@ -65,12 +65,7 @@ def confusion_counts(
     """Count how often a query of class i (row) was taken for class j (column), out of `count` classes.
 
     A query can only be taken for a class of its own episode, so a count of 0 may also mean that the two rarely met.
-
-    Args:
-        classes: The class at each position of an episode.
-        truth: The position of each query's own class.
-        predictions: The position of the class it was taken for.
-        count: The number of classes.
+    `truth` and `predictions` are positions in the episode's `classes`.
     """
     own, predicted = (np.take_along_axis(classes, places, axis=1) for places in (truth, predictions))
     return np.bincount((own * count + predicted).reshape(-1), minlength=count * count).reshape(count, count)

@@ -41,7 +41,6 @@ class PublishedRow:
     Attributes:
         cells: Accuracy in percent by target, with the half-width where one was printed; none where only the average is
             known.
-        average: As printed.
         architecture: The backbone, where the table names it.
     """
 

@@ -71,11 +71,7 @@ class WrittenVectors:
 def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings) -> WrittenVectors:
     """Embed all images of some sources and write their vectors to a folder, or finish what was begun there.
 
-    Args:
-        sources: What to embed, one after the other; their classes of one name are one class.
-        load: Loads the model; called once in every process.
-        out: The folder.
-        settings: By which engine, how many processes, and how images are cut into shards and batches.
+    Classes of one name are one class. The model is loaded once in every process.
 
     Raises:
         InputError: The folder holds vectors of another model, or was cut otherwise; or an image cannot be read and
@@ -96,39 +92,24 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
     with only_writer(out):
         remove_leftovers(out)
         info.write(out)
-        tally = _Tally()
+        done: list[ShardOutcome] = []
         jobs = _jobs(sources, tuple(info.classes), load, key, out, settings)
         with progress_bar(sum(source.images for source in sources), "embedding") as bar:
             for ended in _engine(jobs, settings):
-                bar.update(tally.add(ended))
-        for stale in shard_files(out)[tally.shards :]:
+                if ended.result is None:
+                    raise ended.error or RuntimeError("a part ended without a result")
+                done.append(ended.result)
+                bar.update(ended.result.images)
+        for stale in shard_files(out)[len(done) :]:
             stale.unlink()
-        if not tally.images:
+        if not (images := sum(part.images for part in done)):
             raise InputError(f"none of the files that {info.name} lists can be opened: check the paths")
         skipped = [[name, reason] for source in sources for name, reason in source.skipped]
         if settings.strict and skipped:
             raise InputError(skipped_message(out, [(name, reason) for name, reason in skipped]))
-        info = replace(info, skipped=skipped, shards=tally.shards, images=tally.images, failed=tally.failed)
+        info = replace(info, skipped=skipped, shards=len(done), images=images, failed=sum(p.failed for p in done))
         info.write(out)
-    return WrittenVectors(info, tally.new)
-
-
-class _Tally:
-    """What the parts add up to."""
-
-    def __init__(self) -> None:
-        self.shards = self.images = self.failed = self.new = 0
-
-    def add(self, ended: Ended[ShardJob, ShardOutcome]) -> int:
-        """Count a part that has ended, and tell its images; an error in it ends everything."""
-        if ended.result is None:
-            raise ended.error or RuntimeError("a part ended without a result")
-        outcome = ended.result
-        self.shards += 1
-        self.images += outcome.images
-        self.failed += outcome.failed
-        self.new += outcome.images if outcome.new else 0
-        return outcome.images
+    return WrittenVectors(info, sum(part.images for part in done if part.new))
 
 
 def _check_begun(out: Path, info: VectorsInfo, key: EmbeddingKey) -> None:
@@ -225,8 +206,7 @@ def embed_shard(job: ShardJob) -> ShardOutcome:
 
 
 def _embed(backbone: Backbone, domain: Domain, job: ShardJob) -> VectorShard:
-    with warnings.catch_warnings(), no_progress():
-        warnings.simplefilter("ignore")  # images that cannot be read are counted at the end
+    with warnings.catch_warnings(action="ignore"), no_progress():  # unreadable images are counted at the end
         found = embed_domain(
             backbone,
             domain,

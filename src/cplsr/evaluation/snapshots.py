@@ -23,18 +23,7 @@ if TYPE_CHECKING:
 def measure_snapshots(
     backbone: Backbone, targets: dict[str, Domain], run: str | Path, head: str = Prototypes.name, **options: Any
 ) -> tuple[SnapshotRow, ...]:
-    """Measure every snapshot of a run on every target.
-
-    Args:
-        backbone: The backbone, without an adapter.
-        targets: Domains by name.
-        run: Folder of the run.
-        head: What answers the episodes.
-        **options: Those of `evaluate`, but for adapters and heads.
-
-    Raises:
-        InputError: There are no snapshots.
-    """
+    """Measure every snapshot of a run on every target, with one head and the other options of `evaluate`."""
     folder = Path(run).expanduser() / SNAPSHOTS
     kept = {path.name: path for path in sorted(folder.glob("*")) if path.name.isdigit()}
     if not kept:

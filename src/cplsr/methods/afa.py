@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, layer_norm
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.base import BACKBONE_SETTINGS, OBJECTIVE_RATE, Method, Size, prototype_logits, prototype_loss
+from cplsr.methods.class_head import class_head
 from cplsr.methods.fwt import deviation, transform
 from cplsr.methods.style import stages
 from cplsr.settings.numbers import Temperature
@@ -118,10 +119,7 @@ def against(progress: float) -> float:
 
 def discriminator(dim: int, generator: torch.Generator) -> nn.Sequential:
     """One hidden layer with a batch norm; scores of "original" and "augmented", from uniform weights as torch's own."""
-    first, last = (nn.utils.skip_init(nn.Linear, *size) for size in ((dim, HIDDEN), (HIDDEN, 2)))
-    for layer in (first, last):
-        for parameter in layer.parameters():
-            nn.init.uniform_(parameter, -(layer.in_features**-0.5), layer.in_features**-0.5, generator=generator)
+    first, last = (class_head(*size, bias=True, generator=generator) for size in ((dim, HIDDEN), (HIDDEN, 2)))
     return nn.Sequential(first, nn.BatchNorm1d(HIDDEN, track_running_stats=False), nn.ReLU(), last)
 
 

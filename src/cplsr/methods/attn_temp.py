@@ -27,9 +27,7 @@ class RandomTemperatures(Objective):
     Other than the authors':
     - temperatures are drawn for every step, as there are no epochs here; the released code draws them at the beginning
       of an epoch, of 300 steps on mini-ImageNet, and keeps them;
-    - a step has the images of an episode, few classes and many images of each, not 128 images drawn from all classes:
-      the loop's episodes are the same for every method;
-    - the authors evaluate every epoch on each target and report its best; here validation classes choose.
+    - what `cplsr.methods.class_head` says of all such methods.
     """
 
     name: ClassVar[str] = "attn_temp"

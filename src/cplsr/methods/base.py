@@ -49,8 +49,6 @@ class Method:
     """A way to few-shot learning on a vision transformer.
 
     Attributes:
-        name: As on the command line.
-        reference: Where it was published.
         objective: Makes the loss of a base episode from options; `None`: CPLSR's own.
         adaptation: Makes what happens on a target's support set; `None`: prototypes and nothing more.
         trains: `backbone` or `adapter`, what it trains unless something else is asked for.

@@ -14,6 +14,7 @@ from torch.nn.functional import cosine_similarity
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, Size
 from cplsr.methods.class_head import CLASS_LEVEL_SETTINGS, class_head, class_loss, image_classes
+from cplsr.methods.style import entering
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 PACE = 1e-2
@@ -40,9 +41,7 @@ class DomainTokens(Objective):
     - a domain token is its start value + PACE · θ with a learned θ, which gives it the rate of the released code, a
       hundredth of the classifier's, at the rate of the objective; weight decay so pulls it to its start value;
     - tuning the class token on a target's support set is not part of this method;
-    - a step has the images of an episode, few classes and many images of each, not 128 images drawn from all classes:
-      the loop's episodes are the same for every method;
-    - the authors evaluate every epoch on each target and report its best; here validation classes choose.
+    - what `cplsr.methods.class_head` says of all such methods.
     """
 
     name: ClassVar[str] = "cd_cls"
@@ -71,10 +70,7 @@ class DomainTokens(Objective):
         """Class-level loss of the images with their domain tokens, and the penalty."""
         tokens = self.domain_tokens
         added = tokens[image_classes(episode).to(tokens.device)].unsqueeze(1)
-
-        def between(layer: int, entering: Tensor) -> Tensor:
-            return torch.cat([entering[:, :1] + added.to(entering), entering[:, 1:]], 1) if layer == 0 else entering
-
+        between = entering([0], lambda rows: torch.cat([rows[:, :1] + added.to(rows), rows[:, 1:]], 1))
         loss, right = class_loss(self.classifier, episode, embed(episode.images, between))
         cosines = cosine_similarity(self.class_token.to(tokens), tokens, dim=-1)
         return loss + self.penalty * cosines.abs().mean(), right

@@ -1,4 +1,11 @@
-"""Class-level training: a linear classifier over all base classes."""
+"""Class-level training: a linear classifier over all base classes.
+
+All such methods here differ from their authors' programs in that
+
+- a step has the images of an episode, few classes and many images of each, not 128 images drawn from all classes: the
+  loop's episodes are the same for every method;
+- the authors evaluate every epoch on each target and report its best; here validation classes choose.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +32,10 @@ CLASS_LEVEL_SETTINGS: dict[str, Any] = {
 """What AttnTemp's and CD-CLS' authors start from: a classifier that learns fast on a backbone that hardly moves."""
 
 
-def class_head(dim: int, classes: int, *, bias: bool = False) -> nn.Linear:
-    """A linear classifier that starts uniform in ±1/√dim as torch's own, drawn from a seed of its own."""
+def class_head(dim: int, classes: int, *, bias: bool = False, generator: torch.Generator | None = None) -> nn.Linear:
+    """A linear layer that starts uniform in ±1/√dim as torch's own, by default drawn from a seed of its own."""
     head = skip_init(nn.Linear, dim, classes, bias=bias)
-    generator = torch.Generator().manual_seed(0)
+    generator = generator or torch.Generator().manual_seed(0)
     for parameter in head.parameters():
         nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5, generator=generator)
     return head

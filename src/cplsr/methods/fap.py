@@ -12,6 +12,7 @@ from torch import Tensor
 from cplsr.data.augment import random_convolution
 from cplsr.methods.ata import Adversary
 from cplsr.methods.base import Method, Size, agreement, prototype_logits, prototype_loss
+from cplsr.methods.style import entering
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.training.objective import Embed, Loss, TrainingEpisode
 
@@ -48,7 +49,9 @@ class FrequencyPrompts(Adversary):
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Three episodes, and the agreement of the copies with the original."""
         images = self.harden(embed, episode)
-        rows = embed(attend_to_first(images)) if self.attention == "pixels" else embed(images, self._attend)
+        rows = (
+            embed(attend_to_first(images)) if self.attention == "pixels" else embed(images, entering([0], self._attend))
+        )
         original, *copies = (prototype_logits(episode, part, self.temperature) for part in rows.chunk(3))
         loss, right = prototype_loss(episode, original)
         for logits in copies:
@@ -68,9 +71,7 @@ class FrequencyPrompts(Adversary):
             episodes[number] = self.ascend(embed, episode, episodes[number])
         return torch.cat(episodes)
 
-    def _attend(self, layer: int, tokens: Tensor) -> Tensor:
-        if layer:
-            return tokens
+    def _attend(self, tokens: Tensor) -> Tensor:
         return torch.cat([tokens[:, : -self.patches], attend_to_first(tokens[:, -self.patches :])], dim=1)
 
 

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, Size, prototype_logits, prototype_loss
-from cplsr.methods.style import Tokens, stages, style_of
+from cplsr.methods.style import Tokens, entering, stages, style_of
 from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -60,10 +60,7 @@ class FeatureWiseTransformation(Objective):
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the transformed episode."""
-
-        def between(layer: int, tokens: Tensor) -> Tensor:
-            return transform(tokens, self.deviations, episode.generator) if layer in self.layers else tokens
-
+        between = entering(self.layers, lambda tokens: transform(tokens, self.deviations, episode.generator))
         return prototype_loss(episode, prototype_logits(episode, embed(episode.images, between), self.temperature))
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize, unfold
 from cplsr.backbones.backbone import Backbone
 from cplsr.methods.base import Method, Share, Size, Times
 from cplsr.methods.class_head import CLASS_LEVEL_SETTINGS, class_head, class_loss
-from cplsr.methods.style import Tokens
+from cplsr.methods.style import Tokens, entering
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
 PACE = 1e-3
@@ -38,9 +38,7 @@ class RandomRegisters(Objective):
       does not depend on the order;
     - a patch of one color has no direction: its cosines are 0 here, so it is never replaced; the released code comes to
       the same end by comparing with 0/0;
-    - a step has the images of an episode, few classes and many images of each, not 128 images drawn from all classes:
-      the loop's episodes are the same for every method;
-    - the authors evaluate every epoch on each target and report its best; here validation classes choose.
+    - what `cplsr.methods.class_head` says of all such methods.
     """
 
     name: ClassVar[str] = "reap"
@@ -67,10 +65,7 @@ class RandomRegisters(Objective):
         """Class-level loss of the perturbed images."""
         alike = patch_cosines(self.normalized(episode.images), self.patch) > self.similarity
         kept = kept_patches(alike, self.anchors, episode.generator)
-
-        def between(layer: int, tokens: Tensor) -> Tensor:
-            return perturb(tokens, kept, self.registers, self.spread, episode.generator) if layer == 0 else tokens
-
+        between = entering([0], lambda tokens: perturb(tokens, kept, self.registers, self.spread, episode.generator))
         return class_loss(self.classifier, episode, embed(episode.images, between))
 
 

@@ -1,4 +1,4 @@
-"""Methods by name. A new one is one file and one line here, or an entry point of another package."""
+"""Methods by name. A new one is one file and its name here, or an entry point of another package."""
 
 from __future__ import annotations
 
@@ -15,24 +15,11 @@ from cplsr.settings.training import TrainingSettings, Trains
 from cplsr.training.objective import Objective
 
 OWN = Method("cplsr", "coalescent projections and latent space reservation", None, trains="adapter", settings={})
+_FILES = ("pmf", "styleadv", "ldp_net", "fap", "wave_san", "afa", "ata", "lrp", "fwt", "attn_temp", "reap", "cd_cls")
 METHODS: Named[Method] = Named(
     "methods",
     "method",
-    {
-        OWN.name: "cplsr.methods.registry:OWN",
-        "pmf": "cplsr.methods.pmf:METHOD",
-        "styleadv": "cplsr.methods.styleadv:METHOD",
-        "ldp_net": "cplsr.methods.ldp_net:METHOD",
-        "fap": "cplsr.methods.fap:METHOD",
-        "wave_san": "cplsr.methods.wave_san:METHOD",
-        "afa": "cplsr.methods.afa:METHOD",
-        "ata": "cplsr.methods.ata:METHOD",
-        "lrp": "cplsr.methods.lrp:METHOD",
-        "fwt": "cplsr.methods.fwt:METHOD",
-        "attn_temp": "cplsr.methods.attn_temp:METHOD",
-        "reap": "cplsr.methods.reap:METHOD",
-        "cd_cls": "cplsr.methods.cd_cls:METHOD",
-    },
+    {OWN.name: "cplsr.methods.registry:OWN"} | {name: f"cplsr.methods.{name}:METHOD" for name in _FILES},
 )
 
 OWN_SETTINGS = ("head", "anchor")
@@ -61,13 +48,9 @@ def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
 def trained_kind(
     method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Find kind and options of the adapter that a run trains.
+    """Find kind and options of the adapter that a run trains, from those that were asked for.
 
-    Args:
-        method: The method that trains it.
-        trains: `adapter`, the given one; `backbone`, all its weights; `auto`, what the method is known for.
-        adapter: Kind of the adapter asked for.
-        adapter_options: Its options.
+    `trains` says `adapter` for the given one, `backbone` for all its weights, `auto` for what the method is known for.
     """
     kind, options = _asked_kind(method, trains, adapter, adapter_options)
     if method.carrier in (None, kind):
@@ -100,10 +83,7 @@ def make_objective(
 ) -> Objective | None:
     """Make the method's objective; `None` for CPLSR's own, which `train` makes from its settings.
 
-    Args:
-        method: The method.
-        options: Its options.
-        settings: Of the run; a method with a temperature takes it from there, unless the options have one.
+    A method with a temperature takes it from the run's settings, unless the options have one.
     """
     if method.objective is None:
         if options:

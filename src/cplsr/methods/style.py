@@ -9,9 +9,13 @@ where an adapter has put prompts before them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from cplsr.backbones.backbone import Between
 
 EPSILON = 1e-5
 """Added to a variance before its root is taken."""
@@ -29,6 +33,11 @@ def stages(layers: int, *, fourth: bool = False) -> tuple[int, ...]:
     """
     ends = {round(stage * layers / 4) for stage in (1, 2, 3)}
     return tuple(sorted((ends | {layers - 1} if fourth else ends) - {0, layers}))
+
+
+def entering(layers: Collection[int], change: Callable[[Tensor], Tensor]) -> Between:
+    """The tokens that enter some blocks, changed; those of the other blocks as they are."""
+    return lambda layer, tokens: change(tokens) if layer in layers else tokens
 
 
 def style_of(tokens: Tokens, prefix: int) -> Style:

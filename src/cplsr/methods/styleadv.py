@@ -114,10 +114,7 @@ class StyleAdversary(Objective):
         return list(zip(own, gradients, strict=True))
 
     def _styled(self, styles: dict[int, Style]) -> Between:
-        def between(layer: int, tokens: Tensor) -> Tensor:
-            return with_style(tokens, self.prefix, styles[layer]) if layer in styles else tokens
-
-        return between
+        return lambda layer, tokens: with_style(tokens, self.prefix, styles[layer]) if layer in styles else tokens
 
 
 METHOD = Method(

@@ -37,11 +37,7 @@ class SupportTuning(Declared, Adaptation):
     Attributes:
         answer: What answers the queries of an evaluation: the linear head, or prototypes of the tuned embeddings.
         tokens: What is tuned: the class token, registers (new tokens beside it), or both.
-        registers: How many there are.
-        steps: Of AdamW.
-        lr: Of the tokens.
-        head_lr: Of the linear head.
-        weight_decay: Of both.
+        steps: Of AdamW; `lr` is of the tokens, `head_lr` of the linear head, `weight_decay` of both.
         one_shot: Also tune where classes have fewer than two images on average, which is left out otherwise.
     """
 
@@ -99,18 +95,8 @@ class SupportTuning(Declared, Adaptation):
     ) -> Float[Tensor, "classes dim"]:
         """Put new tokens on the backbone, over its adapter if it has one, and tune them; nothing else of it changes.
 
-        Args:
-            backbone: what to tune; `remove_tokens` gives it back as it was.
-            images: raw pixels of the support images.
-            labels: the class of each, from 0.
-            generator: of start values and augmentation.
-            scale: factors of an embedding's numbers, where what answers afterwards weighs them.
-
-        Returns:
-            The weights of the linear head.
-
-        Raises:
-            InputError: the backbone's numbers are too coarse for it.
+        `remove_tokens` gives the backbone back as it was. `labels` count from 0, `scale` are factors of an embedding's
+        numbers, where what answers afterwards weighs them. The result are the weights of the linear head.
         """
         if backbone.dtype == torch.bfloat16:
             raise InputError("tuning on the support set trains weights, for which bf16 is too coarse: give fp32")
@@ -121,7 +107,9 @@ class SupportTuning(Declared, Adaptation):
 
         labels = labels.to(backbone.device)
         head = normalize(_prototypes(embed, images, labels)).requires_grad_()
-        tokens = add_tokens(backbone, **self._token_options(generator)).own()
+        registers = 0 if self.tokens == "class_token" else self.registers
+        seed = int(torch.randint(2**31, (1,), generator=generator))  # so that every episode has start values of its own
+        tokens = add_tokens(backbone, class_token=self.tokens != "registers", registers=registers, seed=seed).own()
         groups = [{"params": tokens, "lr": self.lr}, {"params": [head], "lr": self.head_lr}]
         optimizer = torch.optim.AdamW(groups, weight_decay=self.weight_decay)
         for _ in range(self.steps):
@@ -135,12 +123,6 @@ class SupportTuning(Declared, Adaptation):
                 parameter.grad = gradient
             optimizer.step()
         return head.detach()
-
-    def _token_options(self, generator: torch.Generator) -> dict[str, Any]:
-        """Of `Tokens`; start values are drawn from the generator, so that every episode has its own."""
-        registers = 0 if self.tokens == "class_token" else self.registers
-        seed = int(torch.randint(2**31, (1,), generator=generator))
-        return {"class_token": self.tokens != "registers", "registers": registers, "seed": seed}
 
 
 def make_tuning(options: Mapping[str, Any]) -> SupportTuning:

@@ -13,7 +13,7 @@ from torch import Tensor
 from cplsr.backbones.backbone import Backbone
 from cplsr.errors import InputError
 from cplsr.methods.base import Method, Share, agreement, prototype_logits, prototype_loss
-from cplsr.methods.style import Tokens, stages, style_of, with_style
+from cplsr.methods.style import Tokens, entering, stages, style_of, with_style
 from cplsr.methods.wavelets import haar2d, inverse_haar2d, pad_to_even
 from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
@@ -59,17 +59,15 @@ class WaveletStyles(Objective):
             raise InputError("styles are swapped between two episodes, and only one was given: give a partner")
         pair = (episode, partner)
         images = torch.cat([each.images for each in pair])
+        between = entering(self.layers, lambda tokens: swap_styles(tokens, self.patches))
         losses, accuracies = [], []
-        for each, clean, swapped in zip(pair, embed(images).chunk(2), embed(images, self._swap).chunk(2), strict=True):
+        for each, clean, swapped in zip(pair, embed(images).chunk(2), embed(images, between).chunk(2), strict=True):
             logits, changed = (prototype_logits(each, rows, self.temperature) for rows in (clean, swapped))
             loss, right = prototype_loss(each, logits)
             hard, _ = prototype_loss(each, changed)
             losses.append((1 - self.share) * loss + self.share * hard + consistency(logits, changed))
             accuracies.append(right)
         return torch.stack(losses).mean(), torch.stack(accuracies).mean()
-
-    def _swap(self, layer: int, tokens: Tensor) -> Tensor:
-        return swap_styles(tokens, self.patches) if layer in self.layers else tokens
 
 
 def consistency(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:

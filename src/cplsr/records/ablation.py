@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypedDict
 import msgspec
 
 from cplsr.records.parts import AdapterKind, BackboneInfo, Count, MethodInfo
-from cplsr.records.public import public
 from cplsr.records.record import Record
 from cplsr.records.results import Results, SnapshotRow
 
@@ -36,26 +35,20 @@ class AblationRun(Record):
     """A row at one shot with one seed: what its figures depend on, and the figures.
 
     Attributes:
-        row: Name of the row.
         shot: Support images of each class, in training and evaluation.
         seed: Of training and evaluation.
         settings: As `TrainingSettings` had them.
-        adapter: Kind and options of the adapter.
-        backbone: The frozen backbone.
-        results: What the evaluation measured.
         method: The objective, which older files lack.
         adapt: What adapts on the support sets of the targets, where something does.
         setup: What all runs share, which older files lack.
-        training: How it went; `None` for the frozen backbone.
-        declared: What the method trains and sees, in words.
         seconds_per_target_episode: How long adapting takes, where something adapts.
         command: The one that repeats this run.
         snapshots: What choosing the epoch on the target would have to choose from, where that was asked for.
-        versions: Of this package, Python and the libraries.
     """
 
     what: ClassVar = "a run of an ablation (written by `cplsr ablate`)"
     indent: ClassVar = None
+    tells_paths: ClassVar = ("backbone", "setup", "command")
 
     row: str
     shot: Count
@@ -76,8 +69,7 @@ class AblationRun(Record):
 
     def public(self) -> AblationRun:
         """The same without anybody's folders."""
-        without_folders = {name: public(getattr(self, name)) for name in ("backbone", "setup", "command")}
-        return replace(self, results=self.results.public(), **without_folders)
+        return replace(super().public(), results=self.results.public())
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""

@@ -21,11 +21,9 @@ class AdapterInfo(Record):
 
     Attributes:
         format: Of the file and the tensors beside it.
-        kind: The name of its class.
         options: What it was made with, defaults included.
         backbone: The one it was trained on.
         info: Whatever was worth keeping with it: the shot it was trained for, settings, metrics.
-        versions: Of this package, Python and the libraries.
         fingerprint: Hash of its parameters, kind and options.
         sha256: Of the file of tensors.
         folder: Where it is; not in the file.

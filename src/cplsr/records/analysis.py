@@ -11,8 +11,7 @@ import msgspec
 from cplsr.declared import read_record
 from cplsr.errors import InputError
 from cplsr.files import write_json
-from cplsr.records.parts import BackboneInfo, Count, OrInfinite, null_is_infinite
-from cplsr.records.public import public
+from cplsr.records.parts import BackboneInfo, Count, NullIsInfinite, OrInfinite
 from cplsr.records.record import Record
 
 FINDINGS, UMAP, ATTENTION = "analysis.json", "umap.json", "attention"
@@ -20,15 +19,11 @@ Stage = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
-class HeadChange:
+class HeadChange(NullIsInfinite):
     """One head's C: its distance from the identity, its spectrum, and how far it is from a symmetric form.
 
     Attributes:
-        layer: Which block.
-        head: Which head of it.
         distance: ‖C − I‖_F.
-        singular_min: The smallest singular value.
-        singular_max: The largest singular value.
         condition: The largest over the smallest, infinite for a singular C.
         asymmetry: ‖C − Cᵀ‖_F / ‖C + Cᵀ‖_F; 0 for a symmetric C, infinite for an antisymmetric one.
         entropy_change: Of the class token's attention, in nats, where it was measured.
@@ -43,22 +38,12 @@ class HeadChange:
     asymmetry: OrInfinite
     entropy_change: float | None = None
 
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "condition", "asymmetry")
-
 
 @dataclass(frozen=True)
 class CostRow:
     """One adapter at one image size, in a forward pass without gradients.
 
-    Attributes:
-        adapter: Its name.
-        image_size: Pixels a side.
-        tokens: How many these give.
-        parameters: Of the adapter.
-        flops: Operations per image.
-        seconds: Per image; `None` where it was not measured or did not fit into memory.
+    `flops` and `seconds` are per image; the latter `None` where they were not measured or it did not fit into memory.
     """
 
     adapter: str
@@ -74,12 +59,7 @@ class Panel:
     """One domain at one stage in two dimensions.
 
     Attributes:
-        domain: Its name.
-        stage: Before adapting or after.
-        classes: Names of the classes.
         labels: The class of each image, as a position in `classes`.
-        x: One coordinate of each image.
-        y: The other.
     """
 
     domain: str
@@ -119,12 +99,11 @@ class BoundTerms:
 
 
 @dataclass(frozen=True)
-class Measures:
+class Measures(NullIsInfinite):
     """One domain at one stage.
 
     Attributes:
         within_between: Spread within classes over that between them; infinite where all class means coincide.
-        bound: Terms by shot.
         proxy_distance: From the base domain; `None` without one, and for the base domain itself.
         attention_entropy: Of the class token's row, in nats, heads by layer.
         attention_entropy_rows: Of all rows.
@@ -136,13 +115,9 @@ class Measures:
     attention_entropy: list[list[float]]
     attention_entropy_rows: list[list[float]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "within_between")
-
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(NullIsInfinite):
     """How far an adapter moved the embeddings of a domain.
 
     Attributes:
@@ -154,21 +129,10 @@ class Drift:
     cosine: float
     shift: OrInfinite
 
-    def __post_init__(self) -> None:
-        """Null stands for infinity."""
-        null_is_infinite(self, "shift")
-
 
 @dataclass(frozen=True)
 class DomainAnalysis:
-    """One domain.
-
-    Attributes:
-        images: How many took part.
-        before: With the frozen backbone.
-        after: With the adapter, if there is one.
-        drift: How far that moved it.
-    """
+    """One domain with the frozen backbone, with the adapter if there is one, and how far that moved it."""
 
     images: int
     before: Measures
@@ -178,14 +142,7 @@ class DomainAnalysis:
 
 @dataclass(frozen=True)
 class AttentionPicture:
-    """Attention of the last layer laid over one image.
-
-    Attributes:
-        domain: The image's.
-        image: Its name.
-        file: Where the picture is, in the folder of the analysis.
-        png: That file's bytes.
-    """
+    """Attention of the last layer laid over one image; `file` is its place in the folder of the analysis."""
 
     domain: str
     image: str
@@ -214,21 +171,17 @@ class Analysis(Record):
     """Everything that was measured and what it depends on.
 
     Attributes:
-        backbone: The frozen backbone.
         adapter: `None` where only the frozen backbone was looked at.
-        versions: Of this package, Python and the libraries.
         settings: As `AnalysisSettings` had them, and the data.
         domains: By name, the base domain first.
         heads: The most changed first; empty for adapters other than the coalescent projection.
-        cost: Of the kinds of adapters, where it was asked for.
-        umap: The file with the panels, if there are any.
-        attention: Pictures, where they were asked for.
         notes: Remarks that belong beside the figures wherever they are shown.
         panels: The content of `umap`.
     """
 
     file: ClassVar = FINDINGS
     what: ClassVar = "an analysis (written by `cplsr analyze`)"
+    tells_paths: ClassVar = ("backbone", "settings", "notes")
 
     backbone: BackboneInfo
     adapter: AnalyzedAdapter | None
@@ -241,10 +194,6 @@ class Analysis(Record):
     attention: tuple[AttentionPicture, ...]
     notes: tuple[str, ...]
     panels: tuple[Panel, ...] = ()
-
-    def public(self) -> Analysis:
-        """The same without anybody's folders."""
-        return replace(self, backbone=public(self.backbone), settings=public(self.settings), notes=public(self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of `analysis.json`; what is infinite is null there."""

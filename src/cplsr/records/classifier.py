@@ -50,15 +50,9 @@ class ClassifierInfo(Record):
     Attributes:
         format: Of the file and the tensors beside it.
         classes: Labels as the user gave them.
-        class_kind: Of which type these are.
-        counts: Images of each class.
         temperature: Factor of the scores before the softmax.
-        settings: What it was made with.
-        backbone: The one it stands on.
-        adapter: The one stored beside it, if there is one.
         support_names: What the images it was fitted on are called.
         fingerprint: Hash of all that its answers depend on.
-        versions: Of this package, Python and the libraries.
         sha256: Of the file of tensors.
         choice: The head that was fitted, and why; `None` in the first format.
         tuned: With which options the adapter was tuned on those images; `None`: it was not.

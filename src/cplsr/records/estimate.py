@@ -8,12 +8,7 @@ Mark = Literal["", "better", "worse"]
 
 
 class Estimate(NamedTuple):
-    """A mean with the half-width of its 95 % interval.
-
-    Attributes:
-        mean: In the unit of the values.
-        half_width: `None` where it is not known.
-    """
+    """A mean with the half-width of its 95 % interval; `None` where that is not known."""
 
     mean: float
     half_width: float | None = None

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     OrInfinite = float
 else:
     OrInfinite = float | None
-    """JSON has no infinity: such a figure is null in the file, and infinite again once `null_is_infinite` saw it."""
+    """JSON has no infinity: such a figure is null in the file, and infinite again in a `NullIsInfinite`."""
 
 
-def null_is_infinite(record: object, *names: str) -> None:
-    """Put infinity where a frozen dataclass has null, for its `__post_init__`."""
-    for name in names:
-        if getattr(record, name) is None:
-            object.__setattr__(record, name, float("inf"))
+class NullIsInfinite:
+    """Base of frozen dataclasses with fields declared `OrInfinite`: null becomes infinity there."""
+
+    def __post_init__(self) -> None:
+        """Put it there."""
+        for name, kind in type(self).__annotations__.items():  # as they are written: the modules postpone them
+            if kind == "OrInfinite" and getattr(self, name) is None:
+                object.__setattr__(self, name, float("inf"))
 
 
 class BackboneInfo(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -9,6 +10,7 @@ import msgspec
 
 from cplsr.declared import read_record
 from cplsr.files import write_json
+from cplsr.records.public import public
 
 R = TypeVar("R", bound="Record")
 
@@ -20,15 +22,17 @@ class Record:
         file: The file's name, where paths are those of its folder; empty where they are the file's own.
         what: Its content in words, with what writes it.
         indent: Of the lines of the file; `None` writes one.
+        tells_paths: Fields in which folders of those who made it may stand.
     """
 
     file: ClassVar[str] = ""
     what: ClassVar[str]
     indent: ClassVar[int | None] = 2
+    tells_paths: ClassVar[tuple[str, ...]] = ()
 
     def public(self: R) -> R:
         """The same without anybody's folders."""
-        return self
+        return replace(self, **{name: public(getattr(self, name)) for name in self.tells_paths})  # type: ignore[type-var]
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""

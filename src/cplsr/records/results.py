@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict, TypeVar
 
 import msgspec
@@ -11,7 +11,6 @@ import msgspec
 from cplsr.declared import between
 from cplsr.records.estimate import Estimate
 from cplsr.records.parts import BackboneInfo, Count
-from cplsr.records.public import public
 from cplsr.records.record import Record
 
 FROZEN = "frozen"
@@ -30,13 +29,7 @@ else:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method on one target at one shot.
-
-    Attributes:
-        method: Its name.
-        target: Name of the target.
-        shot: Support images of each class.
-    """
+    """One method on one target with so many support images of each class."""
 
     method: str
     target: str
@@ -48,10 +41,7 @@ class AccuracyRow(MethodRow):
     """How often a method was right.
 
     Attributes:
-        way: Classes of an episode.
         query: Query images of each class, on average.
-        episodes: How many.
-        seed: Which episodes.
         train_shot: The shot the method was trained for, if it was.
         accuracy: Mean over the episodes, in percent.
         ci95: Half-width of its 95 % interval.
@@ -80,10 +70,6 @@ class PairedRow:
     """One method minus another on the same episodes.
 
     Attributes:
-        method: The one.
-        against: The other.
-        target: Name of the target.
-        shot: Support images of each class.
         difference: Mean over the episodes, in percentage points.
         ci95: Half-width of its 95 % interval.
         wins: Share of the episodes on which the one is strictly better.
@@ -114,8 +100,6 @@ class SnapshotRow:
 
     Attributes:
         episode: Base episodes of the training by then.
-        target: Name of the target.
-        shot: Support images of each class.
         accuracy: Mean over the target's episodes, in percent.
         ci95: Half-width of its 95 % interval.
     """
@@ -181,13 +165,7 @@ def _with_zeros(row: tuple[Any, ...], size: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Answers of similar confidence.
-
-    Attributes:
-        confidence: Its mean.
-        accuracy: How often they were right.
-        share: Of all answers.
-    """
+    """Answers of similar confidence: their mean confidence, how often they were right, and their share of all."""
 
     confidence: float
     accuracy: float
@@ -211,13 +189,7 @@ class CalibrationRow(MethodRow):
 
 @dataclass(frozen=True)
 class AverageRow:
-    """Mean accuracy of one method over all targets at one shot.
-
-    Attributes:
-        method: Its name.
-        shot: Support images of each class.
-        accuracy: In percent.
-    """
+    """Mean accuracy of one method over all targets at one shot, in percent."""
 
     method: str
     shot: int
@@ -278,12 +250,7 @@ class Results(Record):
     """Everything an evaluation measured and what it depends on.
 
     Attributes:
-        rows: Accuracies.
         paired: Differences from the first method.
-        confusion: Which classes were taken for which.
-        calibration: Whether confidences hold.
-        settings: Backbone, adapters, heads and episodes.
-        versions: Of this package, Python and the libraries.
         data: For each target its images, classes and what was left out.
         flags: Remarks that belong beside the figures wherever they are shown.
         dirichlet: The same methods on unbalanced queries, where these were asked for beside balanced ones.
@@ -291,6 +258,7 @@ class Results(Record):
 
     what: ClassVar = "results (written by `cplsr evaluate`)"
     indent: ClassVar = None
+    tells_paths: ClassVar = ("settings", "data", "flags")
 
     rows: tuple[AccuracyRow, ...]
     paired: tuple[PairedRow, ...] = ()
@@ -348,10 +316,6 @@ class Results(Record):
                 if len(rows) == len(self.targets) > 1:
                     averages.append(AverageRow(method, shot, sum(row.accuracy for row in rows) / len(rows)))
         return tuple(averages)
-
-    def public(self) -> Results:
-        """The same without anybody's folders."""
-        return replace(self, settings=public(self.settings), data=public(self.data), flags=public(self.flags))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file."""

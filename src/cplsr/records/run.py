@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypedDict
 
 from cplsr.declared import read_lines
 from cplsr.records.parts import AdapterKind, BackboneInfo, MethodInfo
-from cplsr.records.public import public
 from cplsr.records.record import Record
 
 RUN, METRICS = "run.json", "metrics.jsonl"
@@ -32,27 +31,20 @@ class TrainingRun(Record):
 
     Attributes:
         settings: As `TrainingSettings` had them when it was started.
-        adapter: Kind and options of the adapter.
-        backbone: The frozen backbone.
         data: The base and the validation domain, as `base` and `val`.
-        versions: Of this package, Python and the libraries.
-        method: The objective.
         git_commit: Of the source tree that the package ran from, if it was one.
         processes: How many trained together.
         threads: Of torch in each.
         command: What was typed.
         finished: Whether what follows is the end.
-        start_accuracy: Before the first episode.
-        last_accuracy: After the last episode.
-        best_accuracy: The highest of all validations.
-        best_episode: When that was.
+        start_accuracy: Before the first episode; `last_accuracy` after the last, `best_accuracy` of all validations.
         selected_episode: The one whose adapter was kept.
         validation_fingerprint: Hash of the validation episodes.
-        seconds: Time spent.
     """
 
     file: ClassVar = RUN
     what: ClassVar = "a run (written by `cplsr train`)"
+    tells_paths: ClassVar = ("settings", "method", "adapter", "backbone", "data", "command")
 
     settings: dict[str, Any]
     adapter: AdapterKind
@@ -78,10 +70,6 @@ class TrainingRun(Record):
         results = (self.start_accuracy, self.last_accuracy, self.best_accuracy, self.best_episode, self.seconds)
         if self.finished and None in results:
             raise ValueError("the run is finished, but its accuracies or its time are missing")
-
-    def public(self) -> TrainingRun:
-        """The same without anybody's folders."""
-        return TrainingRun(**public(vars(self)))
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and dictionaries, the content of the file; what is not known yet is left out."""

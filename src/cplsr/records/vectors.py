@@ -49,11 +49,7 @@ class VectorsInfo:
 
     @classmethod
     def read(cls, folder: Path) -> VectorsInfo:
-        """Read it.
-
-        Raises:
-            InputError: It is damaged, or of a newer version.
-        """
+        """Read it, if it is whole and of no newer version."""
         try:
             return fit(read_sealed(folder / INDEX), cls, "its content")
         except (OSError, ValueError) as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cplsr.records.ablation import AblationRun
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import Estimate, average_difference, combined, spread
+from cplsr.report.estimates import average_difference, combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
@@ -24,8 +25,8 @@ _DECLARED: tuple[Literal["trains", "sees"], ...] = ("trains", "sees")
 _PLACES = 10
 """Accuracies that agree to so many places are equal: sums taken in another order differ in the last bits."""
 
-Columns = list[tuple[str, dict[str, Cell]]]
-"""Headings, each with its cells by row; a row without a cell has nothing to say there."""
+Columns = Iterator[tuple[str, dict[str, Cell]]]
+"""Headings, each with its cells by row; a row without a cell has nothing to say there, a column without any is none."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,10 @@ def table_of(
     """
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
-    declared, accuracies = _declared_columns(records), _accuracy_columns(records, shown)
-    gains, seeds = _gain_columns(records, shown), _seed_columns(records, shown)
-    columns = [*declared, *accuracies, *gains, *seeds, *_snapshot_columns(records, shown), *_cost_columns(records)]
+    declared, accuracies = list(_declared_columns(records)), list(_accuracy_columns(records, shown))
+    figures = (_gain_columns, _seed_columns, _snapshot_columns)
+    others = [column for columns in figures for column in columns(records, shown)] + list(_cost_columns(records))
+    columns = [*declared, *accuracies, *((heading, cells) for heading, cells in others if cells)]
     measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
         _title(records),
@@ -102,11 +104,9 @@ def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
         groups.append((AVERAGE, targets))
     measured = [(f"{name}\n{shot}-shot", _measured(records, shot, own)) for shot in shots for name, own in groups]
     several = len({row for _, column in measured for row in column}) > 1
-    columns: Columns = []
     for heading, column in measured:
         best = best_of_most(entry.rank for entry in column.values()) if several else None
-        columns.append((heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}))
-    return columns
+        yield heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}
 
 
 def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
@@ -116,72 +116,54 @@ def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
 
 def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The difference from frozen over all targets; its mark stands with the accuracy."""
-    columns: Columns = []
     for shot in shots:
-        changes = {row: entry.difference for row, entry in _measured(records, shot, _targets(records)).items()}
-        gains = {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items() if change is not None}
-        if gains:
-            columns.append((f"gain\n{shot}-shot", gains))
-    return columns
+        changes = gains(records, shot, _targets(records))
+        yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items()}
 
 
 def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
-    columns: Columns = []
     for shot in shots:
         measured = _measured(records, shot, _targets(records))
-        averages = {row: Cell(spread(each.accuracies)) for row, each in measured.items() if len(each.accuracies) > 1}
-        gains = {
-            row: Cell(_minus(spread(each.differences, sign=True)))
-            for row, each in measured.items()
-            if len(each.differences) > 1
-        }
-        for what, cells in ((AVERAGE, averages), ("gain", gains)):
-            if cells:
-                columns.append((f"{what},\n{OVER_SEEDS}\n{shot}-shot", cells))
-    return columns
+        averages = {row: spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
+        changes = {row: each.differences for row, each in measured.items() if len(each.differences) > 1}
+        changed = {row: _minus(spread(differences, sign=True)) for row, differences in changes.items()}
+        for what, figures in ((AVERAGE, averages), ("gain", changed)):
+            yield f"{what},\n{OVER_SEEDS}\n{shot}-shot", {row: Cell(figure) for row, figure in figures.items()}
 
 
 def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The last epoch, and the best one chosen on each target: averages, never bold, for nobody may choose so."""
-    columns: Columns = []
     for shot in shots:
         found: dict[str, list[tuple[SnapshotRow, SnapshotRow]]] = {}
         for record in records:
             if record.shot == shot:
-                chosen = best_and_last(row for row in record.snapshots if row.shot == shot)
-                found.setdefault(record.row, []).extend(chosen.values())
+                best = best_and_last(row for row in record.snapshots if row.shot == shot)
+                found.setdefault(record.row, []).extend(best.values())
         for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
-            cells = {
-                row: Cell(combined([Estimate(pair[number].accuracy, pair[number].ci95) for pair in pairs]).written())
-                for row, pairs in found.items()
-                if pairs
+            chosen = {
+                row: [Estimate(p[number].accuracy, p[number].ci95) for p in pairs] for row, pairs in found.items()
             }
-            if cells:
-                columns.append((f"{heading}\n{shot}-shot", cells))
-    return columns
+            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items() if own}
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:
     """What the trainings cost, averaged over shots and seeds."""
-    columns: Columns = []
     for heading, (figure, layout) in _COSTS.items():
         costs: dict[str, list[float]] = {}
         for record in records:
             if (cost := figure(record)) is not None:
                 costs.setdefault(record.row, []).append(cost)
-        if costs:
-            means = {row: sum(known) / len(known) for row, known in costs.items()}
-            columns.append((heading, {row: Cell(format(mean, layout)) for row, mean in means.items()}))
-    return columns
+        yield heading, {row: Cell(format(sum(known) / len(known), layout)) for row, known in costs.items()}
 
 
 def _declared_columns(records: Sequence[AblationRun]) -> Columns:
     """What the rows train and see, where their methods differ."""
     if len({record.method.get("name") for record in records if record.method}) < 2:
-        return []
+        return
     declared = {record.row: record.declared for record in reversed(records) if record.declared}
-    return [(word, {row: Cell(entry[word]) for row, entry in declared.items()}) for word in _DECLARED]
+    for word in _DECLARED:
+        yield word, {row: Cell(entry[word]) for row, entry in declared.items()}
 
 
 def _targets(records: Sequence[AblationRun]) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cplsr.records.estimate import Mark
-from cplsr.records.results import AccuracyRow, PairedRow, Results
+from cplsr.records.results import AccuracyRow, Results
 from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
@@ -73,12 +72,13 @@ def accuracy_cell(results: Results, method: str, target: str, shot: int) -> Cell
     row = results.row(method, target, shot)
     if row is None:
         return Cell("–")
+    change = results.paired_row(method, target, shot)
     rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
     best = best_of_most((other.accuracy, other.episodes) for other in rivals)
     return Cell(
         row.estimate.written(),
         bold=len(results.methods) > 1 and (row.accuracy, row.episodes) == best,
-        mark=_mark(results.paired_row(method, target, shot)),
+        mark="" if change is None else change.estimate.mark,
     )
 
 
@@ -146,7 +146,3 @@ def _queries(row: AccuracyRow) -> str:
 def _fewer(counts: Mapping[str, int]) -> str:
     most = max(counts.values())
     return "".join(f" {method}: {count:,} episodes only." for method, count in counts.items() if count < most)
-
-
-def _mark(row: PairedRow | None) -> Mark:
-    return "" if row is None else row.estimate.mark

@@ -33,13 +33,7 @@ def bar_chart(
 ) -> str:
     """Horizontal bars from 0 to 100, one named group under the other, the figure at the end of each.
 
-    Args:
-        groups: the bars that belong together, by the name they have in common.
-        series: names for the legend.
-        title: what the chart shows.
-        axis: name of the horizontal axis.
-        caption: stands above the chart instead of the title.
-        reference: where a dotted line stands, such as the accuracy of guessing.
+    `series` are names for the legend; at `reference` stands a dotted line, such as the accuracy of guessing.
     """
     left = label_width(groups, LETTERS)
     scale = Scale(0.0, 100.0, left, WIDTH - 44)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import stdev
 
-from cplsr.records.estimate import Estimate as Estimate
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import PairedRow
 
 

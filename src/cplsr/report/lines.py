@@ -63,7 +63,10 @@ def line_chart(
     include_y: tuple[float, ...] = (),
 ) -> str:
     """Curves over one horizontal axis; points that have no place on an axis are left out."""
-    drawable = [replace(entry, points=[p for p in entry.points if _has_place(p, log_y)]) for entry in lines]
+    drawable = [
+        replace(entry, points=[p for p in entry.points if has_place(p[0]) and has_place(p[1], log=log_y)])
+        for entry in lines
+    ]
     values_x = [point[0] for entry in drawable for point in entry.points]
     values_y = [edge for entry in drawable for point in entry.points for edge in _interval(point)]
     edges = (min(values_x), max(values_x)) if values_x else ()
@@ -94,10 +97,6 @@ def moving_mean(points: Sequence[tuple[float, float]], window: int) -> tuple[tup
 def _swatch(entry: Line) -> str:
     stroke = element("path", d="M1 6h20", class_=f"line {style(entry.series)}")
     return stroke + (point(11.0, 6.0, entry.series) if entry.marked else "")
-
-
-def _has_place(point: Point, log_y: bool) -> bool:
-    return has_place(point[0]) and has_place(point[1], log=log_y)
 
 
 def _interval(point: Point) -> tuple[float, float]:

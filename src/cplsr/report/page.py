@@ -33,13 +33,8 @@ def write_report(
 ) -> list[str]:
     """Make one self-contained page of runs, results, analyses and ablations; gives the titles of its sections.
 
-    The same sources give the same page, byte for byte.
-
-    Args:
-        sources: Files and folders, recognized by what is in them.
-        out: The file to write.
-        title: Of the page.
-        command: What to show as the command that made the page.
+    The same sources, which are recognized by what is in them, give the same page, byte for byte. `command` is shown as
+    the one that made it.
     """
     material = gather(sources)
     sections = page_sections(material, command)

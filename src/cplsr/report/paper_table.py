@@ -8,22 +8,17 @@ from pathlib import Path
 from cplsr.errors import InputError
 from cplsr.evaluation.published import PublishedTable, benchmark_targets, remarks_beside
 from cplsr.records.results import Results
-from cplsr.report.tables import Cell, Table, table
+from cplsr.report.tables import Cell, Cells, Table, table
 
 
 def paper_table(published: PublishedTable, results: Results | None = None) -> Table:
     """Lay out a table of the paper, shot after shot, the best of each column in bold.
 
-    Args:
-        published: The paper's figures.
-        results: Your own, which stand below them and are never bold.
-
-    Raises:
-        InputError: If none of your targets is one of the paper's.
+    Your own results, which must have one of the paper's targets, stand below its figures and are never bold.
     """
     with_architecture = any(row.architecture for row in published.rows)
     heads = ("shot", "system", *(["backbone"] if with_architecture else []))
-    rows = []
+    rows: list[Cells] = []
     for shot in published.shots:
         rows += _paper_rows(published, shot, with_architecture)
         if results is not None:
@@ -32,7 +27,7 @@ def paper_table(published: PublishedTable, results: Results | None = None) -> Ta
     if any(row.average_disagrees for row in published.rows):
         notes.append("* printed so, but not the average of the cells")
     columns = (*heads, *published.targets, "average")
-    return table(published.title, columns, [(*labels, *cells) for labels, cells in rows], "; ".join(notes), len(heads))
+    return table(published.title, columns, rows, "; ".join(notes), len(heads))
 
 
 def by_shot(whole: Table) -> list[Table]:
@@ -55,28 +50,24 @@ def by_shot(whole: Table) -> list[Table]:
     ]
 
 
-def _paper_rows(
-    published: PublishedTable, shot: int, with_architecture: bool
-) -> list[tuple[tuple[str, ...], tuple[Cell, ...]]]:
+def _paper_rows(published: PublishedTable, shot: int, with_architecture: bool) -> list[Cells]:
     rows = [row for row in published.rows if row.shot == shot]
     best = {target: max(row.cells[target].mean for row in rows if row.cells) for target in published.targets}
     best_average = max(row.average for row in rows)
-    lines = []
+    lines: list[Cells] = []
     for row in rows:
         labels = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
         average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
-        known = [row.cells.get(target) for target in published.targets]
+        known = {target: row.cells.get(target) for target in published.targets}
         cells = [
-            Cell("") if cell is None else Cell(cell.written(), bold=cell.mean == best[target])
-            for target, cell in zip(published.targets, known, strict=True)
+            "" if cell is None else Cell(cell.written(), bold=cell.mean == best[target])
+            for target, cell in known.items()
         ]
-        lines.append((labels, (*cells, Cell(average, bold=row.average == best_average))))
+        lines.append((*labels, *cells, Cell(average, bold=row.average == best_average)))
     return lines
 
 
-def _own_rows(
-    published: PublishedTable, results: Results, shot: int, with_architecture: bool
-) -> list[tuple[tuple[str, ...], tuple[Cell, ...]]]:
+def _own_rows(published: PublishedTable, results: Results, shot: int, with_architecture: bool) -> list[Cells]:
     own = {title: name for name, title in reversed(benchmark_targets(results).items())}  # the first of equals
     if not own:
         raise InputError(
@@ -84,14 +75,14 @@ def _own_rows(
             "name the targets so, as in --target EuroSAT=DIR"
         )
     source = str(results.settings.get("backbone", {}).get("source", ""))
-    lines = []
+    lines: list[Cells] = []
     for method in results.methods:
         own_results = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
         if not any(own_results):
             continue
-        figures = [Cell("" if row is None else row.estimate.written()) for row in own_results]
+        figures = ["" if row is None else row.estimate.written() for row in own_results]
         known = [row.accuracy for row in own_results if row is not None]
         average = f"{sum(known) / len(known):.2f}" if len(known) == len(own_results) else ""
         labels = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
-        lines.append((labels, (*figures, Cell(average))))
+        lines.append((*labels, *figures, average))
     return lines

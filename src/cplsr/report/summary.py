@@ -18,7 +18,7 @@ def summary_section(material: Material) -> Section:
     """What a reader in a hurry takes away."""
     said = [
         callout("Read this first", remarks(material), "warning"),
-        parts(material.of(Results), _evaluation),
+        parts(material.of(Results), lambda own: tiles(own) + "".join(map(paragraph, evaluation_words(own)))),
         *(paragraph(training_words(name, training)) for name, training in material.of(Training)),
         *(paragraph(ablation_words(name, ablation.runs)) for name, ablation in material.of(Ablation)),
     ]
@@ -38,10 +38,6 @@ def remarks(material: Material) -> list[str]:
         for domain in training.about.data.values():
             flags += [f"{domain.get('name', 'data')}: {flag}" for flag in domain.get("flags", ())]
     return list(dict.fromkeys(flags))
-
-
-def _evaluation(results: Results) -> str:
-    return tiles(results) + "".join(map(paragraph, evaluation_words(results)))
 
 
 def evaluation_words(results: Results) -> list[str]:

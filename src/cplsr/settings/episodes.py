@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cplsr.declared import Declared
-from cplsr.errors import InputError
-from cplsr.settings.numbers import DrawnEpisodes, Images, Seed, Way
+from cplsr.settings.numbers import DrawnEpisodes, Images, Seed, Way, refuse_repeats
 
 PrototypeKind = Literal["mean", "mean_of_normalized"]
 Queries = Literal["balanced", "dirichlet"]
@@ -47,9 +46,8 @@ class EpisodeSettings(Declared):
     def __post_init__(self) -> None:
         """Refuse what stands twice."""
         super().__post_init__()
-        for name, given in (("shots", self.shots), ("queries", self.queries)):
-            if not given or len(set(given)) < len(given):
-                raise InputError(f"{name} are {list(given)}: give at least one, each once")
+        refuse_repeats("shots", self.shots)
+        refuse_repeats("queries", self.queries)
 
     @property
     def by_queries(self) -> list[EpisodeSettings]:

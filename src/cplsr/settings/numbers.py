@@ -1,10 +1,12 @@
-"""Numbers that several settings share, with the range of each."""
+"""Numbers that several settings share, with the range of each, and lists of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from cplsr.declared import above, between
+from cplsr.errors import InputError
 
 Way = Annotated[int, between(1, 10_000)]
 """Classes in an episode."""
@@ -20,3 +22,9 @@ Temperature = Annotated[float, above(0, 10_000)]
 """Factor of the cosines."""
 Seed = Annotated[int, between(0, 2**63 - 1)]
 """Start of all that is random."""
+
+
+def refuse_repeats(name: str, given: Sequence[object]) -> None:
+    """Refuse a list of choices that is empty or has one of them twice."""
+    if not given or len(set(given)) < len(given):
+        raise InputError(f"{name} are {list(given)}: give at least one, each once")

@@ -18,7 +18,7 @@ from cplsr.data.decoded_images import DecodedImages
 from cplsr.environment import cache_folder
 from cplsr.episodes.prototypes import normalize
 from cplsr.evaluation.cache import EmbeddingKey, name_of
-from cplsr.evaluation.embed import embed_decoded
+from cplsr.evaluation.embed import embed_decoded, embed_turned, in_batches
 from cplsr.files import UnwritableError
 from cplsr.processes import Processes
 from cplsr.progress import progress_bar
@@ -26,7 +26,6 @@ from cplsr.reservation.moments import ClassMoments, choose_statistics_images
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError
-from cplsr.training.turned_images import embed_turned, in_batches
 
 FOLLOWED = 5
 """Images of each class that tell how far it drifted."""
@@ -49,22 +48,16 @@ def base_gaussians(
     if backbone.adapter is not None:
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
     with _last_layer(backbone):
-        return _gaussians(backbone, images, settings, processes, folder)
-
-
-def _gaussians(
-    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes, folder: Path | None
-) -> ClassGaussians:
-    file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
-    # All processes must take the same way, so they share what the first one finds.
-    gaussians = _load(file) if processes.first else None
-    if not processes.gather(gaussians is not None)[0]:
-        gaussians = _compute(backbone, images, settings, processes)
-        if processes.first:
-            try:
-                gaussians.save(file)
-            except UnwritableError as error:
-                warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
+        file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
+        # All processes must take the same way, so they share what the first one finds.
+        gaussians = _load(file) if processes.first else None
+        if not processes.gather(gaussians is not None)[0]:
+            gaussians = _compute(backbone, images, settings, processes)
+            if processes.first:
+                try:
+                    gaussians.save(file)
+                except UnwritableError as error:
+                    warnings.warn(f"the base statistics could not be kept in {file} ({error.reason})", stacklevel=2)
     processes.wait()
     return gaussians or ClassGaussians.load(file)
 

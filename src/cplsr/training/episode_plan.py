@@ -15,7 +15,7 @@ from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
-from cplsr.settings.training import TURNS, Augment
+from cplsr.settings.training import TURNS, Augment, TrainingSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +46,11 @@ def split_rotated_episode(way: int, *, generator: torch.Generator) -> Int64[Tens
     if way < 1:
         raise InputError(f"way is {way}: an episode needs at least 1 class")
     return torch.randperm(TURNS * way, generator=generator).view(TURNS, way)
+
+
+def base_sampler(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> EpisodeSampler:
+    """What draws the base episodes of a run, and in the same way those of its validation."""
+    return EpisodeSampler(labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed)
 
 
 def plan_base_episode(sampler: EpisodeSampler, number: int, *, sst: bool, seed: int) -> list[EpisodePlan]:

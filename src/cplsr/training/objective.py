@@ -95,8 +95,7 @@ class JointObjective(Objective):
     forward pass: that of the episode alone, read in depth, and the joint one of the last class tokens in them. (Those
     have length one. Cosines do not mind; a mean of raw tokens weighs the longer ones more, this one does not.)
 
-    Args:
-        settings: Of the run; head, temperature, prototype and anchor are those.
+    Head, temperature, prototype and anchor are those of the run's settings.
     """
 
     name = "cplsr"

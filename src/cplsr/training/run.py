@@ -27,12 +27,12 @@ from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import class_means
-from cplsr.training.episode_plan import EpisodePlan, plan_base_episode
+from cplsr.training.episode_plan import EpisodePlan, base_sampler, plan_base_episode
 from cplsr.training.monitor import Monitor
-from cplsr.training.needed_images import PARTNERS, base_sampler
+from cplsr.training.needed_images import PARTNERS
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
-from cplsr.training.run_folder import RunFolder, RunState
+from cplsr.training.run_folder import RunFolder, RunState, nested
 from cplsr.training.validation import Validation
 
 SAVE_SECONDS = 15.0
@@ -45,10 +45,7 @@ _log = logging.getLogger(__name__)
 class TrainingJob:
     """What is trained, on what and how: all that decides the result of a run.
 
-    Attributes:
-        adapter: Kind of the adapter.
-        options: Its options.
-        snapshots: Whether the adapter of every validation is kept; it decides nothing.
+    `adapter` is its kind, `options` are its own; that `snapshots` of every validation are kept decides nothing.
     """
 
     backbone: Backbone
@@ -91,7 +88,7 @@ class Run:
         """Train to the end."""
         settings = self.settings
         at_once = settings.episodes_per_step * self.processes.count
-        self.state = self._restored() or self._new()
+        self.state = self._restored() or RunState(adapter=_copy(self.adapter))
         self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
         begin = time.monotonic() - self.state.seconds
         saved = time.monotonic()
@@ -121,9 +118,7 @@ class Run:
         """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
-        plans = [
-            plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed) for number in mine
-        ]
+        plans = [self._plans(number) for number in mine]
         taken, steps = (episodes // at_once * settings.turns_per_class for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
         for step in range(settings.turns_per_class):
@@ -173,24 +168,26 @@ class Run:
             self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
         )
         changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
+        pixels = plan.pixels(self.images, settings.augment, changes)
+        if settings.sst and not settings.turned_classes:
+            pixels = turned_at_random(pixels, changes)
         return TrainingEpisode(
-            pixels=self._views(plan, changes).unflatten(0, plan.images.shape),
+            pixels=pixels.unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
             generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
             pseudo=None if self.pseudo is None else self.pseudo.episode(step),
         )
 
-    def _views(self, plan: EpisodePlan, changes: torch.Generator) -> Tensor:
-        pixels = plan.pixels(self.images, self.settings.augment, changes)
-        return turned_at_random(pixels, changes) if self.settings.sst and not self.settings.turned_classes else pixels
-
     def _partner(self, number: int, step: int) -> TrainingEpisode | None:
         if not self.objective.partner:
             return None
-        settings, number = self.settings, PARTNERS + number
-        plan = plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)[step]
-        return self._episode(plan, number * settings.turns_per_class + step)
+        number += PARTNERS
+        return self._episode(self._plans(number)[step], number * self.settings.turns_per_class + step)
+
+    def _plans(self, number: int) -> list[EpisodePlan]:
+        settings = self.settings
+        return plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
@@ -213,9 +210,6 @@ class Run:
         if self.snapshots and self.state.episode > 0:
             self._save_adapter(f"{SNAPSHOTS}/{self.state.episode:07d}", self.state.episode)
 
-    def _new(self) -> RunState:
-        return RunState(0, _copy(self.adapter), {}, -1, float("-inf"), {}, 0.0)
-
     def _restored(self) -> RunState | None:
         state = self.folder.load_state() if self.processes.first else None
         state = self.processes.gather(state)[0]
@@ -223,7 +217,8 @@ class Run:
             self.adapter.load_state_dict(state.adapter)
             self.objective.load_state_dict(state.objective)
             if state.optimizer:
-                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": _by_parameter(state.optimizer)})
+                kept = {int(number): one for number, one in nested(state.optimizer).items()}
+                self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": kept})
             if state.drift and self.pseudo is not None:
                 self.pseudo.move(state.drift["means"])
             _log.info("continuing after base episode %d", state.episode)
@@ -276,15 +271,6 @@ def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> flo
     if settings.head != "prototypes":
         return None
     return float(getattr(objective, "temperature", settings.temperature))
-
-
-def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Tensors called `PARAMETER/NAME`, as an optimizer keeps them."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        number, _, name = path.partition("/")
-        states.setdefault(int(number), {})[name] = tensor
-    return states
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:

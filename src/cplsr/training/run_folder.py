@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,25 +30,21 @@ class RunState:
     """All that a run needs to go on: everything random is a function of the seed and of `episode`.
 
     Attributes:
-        episode: Base episodes done.
         optimizer: Its tensors, as `PARAMETER/NAME`.
-        best_episode: Of the best validation so far.
-        best_accuracy: Of that validation.
-        best_adapter: As it was then.
+        best_episode: Of the best validation so far, as are its accuracy and the adapter as it was then.
         seconds: Time spent before a restart.
         objective: The objective's own parameters, where it has any.
         drift: How far the Gaussians' means were moved (`means`), where they follow the adapter.
         sums: Of the adapter's parameters after each step of the averaged part of the run, in float64.
-        metrics: All rows of metrics.jsonl so far.
     """
 
-    episode: int
-    adapter: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    best_episode: int
-    best_accuracy: float
-    best_adapter: dict[str, Tensor]
-    seconds: float
+    episode: int = 0
+    adapter: dict[str, Tensor] = field(default_factory=dict)
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    best_episode: int = -1
+    best_accuracy: float = float("-inf")
+    best_adapter: dict[str, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
     objective: dict[str, Tensor] = field(default_factory=dict)
     drift: dict[str, Tensor] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
@@ -147,11 +144,17 @@ def _line(row: dict[str, Any]) -> str:
 
 def _read_state(file: Path) -> RunState:
     stored, parts = read_tensors(file, kind=KIND)
-    tensors: dict[str, dict[str, Tensor]] = {part: {} for part in _TENSORS}
-    for path, tensor in stored.items():
+    own = {path: tensor.clone() for path, tensor in stored.items()}  # the file they are mapped from will be replaced
+    return RunState(**parts, **nested(own))  # type: ignore[arg-type]
+
+
+def nested(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors called `PART/NAME`, by part."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
         part, _, name = path.partition("/")
-        tensors[part][name] = tensor.clone()  # the file they are mapped from will be replaced
-    return RunState(**parts, **tensors)  # type: ignore[arg-type]
+        parts.setdefault(part, {})[name] = tensor
+    return parts
 
 
 def git_commit() -> str | None:

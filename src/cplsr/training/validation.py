@@ -14,16 +14,16 @@ from cplsr.episodes.draws import philox_words
 from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge
-from cplsr.episodes.sampling import Episodes, EpisodeSampler
+from cplsr.episodes.sampling import Episodes
 from cplsr.episodes.streams import Stream
 from cplsr.errors import InputError
+from cplsr.evaluation.embed import embed_turned
 from cplsr.evaluation.intervals import mean_interval
 from cplsr.evaluation.scoring import Scoring
 from cplsr.processes import Processes
 from cplsr.records.estimate import Estimate
 from cplsr.settings.training import TrainingSettings
-from cplsr.training.episode_plan import plan_base_episode
-from cplsr.training.turned_images import embed_turned
+from cplsr.training.episode_plan import base_sampler, plan_base_episode
 
 HELD_OUT = 0.2
 
@@ -41,9 +41,7 @@ class Validation:
     def of(cls, images: DecodedImages, settings: TrainingSettings) -> Validation:
         """Plan `validation_episodes` N-way episodes like those of training; with SST each draw gives four."""
         head = Ridge() if settings.head == "ridge" else Prototypes(settings.prototype)
-        sampler = EpisodeSampler(
-            images.labels, way=settings.way, shot=settings.shot, query=settings.query, seed=settings.seed
-        )
+        sampler = base_sampler(images.labels, settings)
         turns = settings.turns_per_class
         plans = [
             plan
