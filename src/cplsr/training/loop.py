@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 
@@ -49,34 +49,20 @@ class TrainingResult(Declared):
     already_finished: bool = False
 
 
-class TrainingRequest(TypedDict, total=False):
-    """What of a training may be asked for by name, each with a default.
-
-    Attributes:
-        adapter: Kind of the adapter, as for `attach`; default: `coalescent`.
-        adapter_options: Its options, as for `attach`.
-        settings: All choices about the training.
-        objective: The loss of an episode; default: CPLSR's.
-        snapshots: Also keep the adapter of every validation, in the folder `snapshots`.
-    """
-
-    adapter: str
-    adapter_options: Mapping[str, Any] | None
-    settings: TrainingSettings | None
-    objective: Objective | None
-    snapshots: bool
-
-
 def train(
     backbone: Backbone,
     base: Domain,
     val: Domain | None = None,
     *,
     out: str | Path,
+    adapter: str = "coalescent",
+    adapter_options: Mapping[str, Any] | None = None,
+    settings: TrainingSettings | None = None,
+    objective: Objective | None = None,
     resume: bool = False,
+    snapshots: bool = False,
     workers: int | None = None,
     command: str | None = None,
-    **request: Unpack[TrainingRequest],
 ) -> TrainingResult:
     """Train an adapter for `backbone` on a base domain, and leave it in the folder `out`.
 
@@ -88,15 +74,28 @@ def train(
         base: Images and classes to train on.
         val: Validation classes; default: the base domain's own split, else 20 % of its classes, held out by the seed.
         out: The folder of the run.
+        adapter: Kind of the adapter, as for `attach`.
+        adapter_options: Its options, as for `attach`.
+        settings: All choices about the training.
+        objective: The loss of an episode; default: CPLSR's.
         resume: Continue a run that was interrupted, with the same result as if it had not been.
+        snapshots: Also keep the adapter of every validation, in the folder `snapshots`.
         workers: Processes that decode images; `None` takes as many as suit the machine.
         command: What was typed to start it, to be kept in `run.json`.
-        **request: Adapter, settings, objective and snapshots: see `TrainingRequest`.
 
     Raises:
         InputError: The request cannot be trained, the folder holds another run, or the loss is no longer finite.
     """
-    job = training_job(backbone, base, val, **request)
+    job = training_job(
+        backbone,
+        base,
+        val,
+        adapter=adapter,
+        adapter_options=adapter_options,
+        settings=settings,
+        objective=objective,
+        snapshots=snapshots,
+    )
     processes = job.processes
     folder = RunFolder(Path(out))
     with only_writer(folder.path) if processes.first else nullcontext():
@@ -106,8 +105,7 @@ def train(
                 for sentence in forecast(job).sentences():
                     _log.info(sentence)
             _train(job, folder, workers)
-        run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
-        return TrainingResult.of(run, folder=folder.path, already_finished=not left)
+        return _finished(folder, processes, already=not left)
 
 
 def training_job(
@@ -236,3 +234,8 @@ def _describe(job: TrainingJob, command: str | None) -> TrainingRun:
         threads=torch.get_num_threads(),
         command=command,
     )
+
+
+def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
+    run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
+    return TrainingResult.of(run, folder=folder.path, already_finished=already)
