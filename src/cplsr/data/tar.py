@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Int64
 from PIL import Image
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, ReaderUnder
 from cplsr.data.identity import HASH_BYTES
 from cplsr.data.image_file import is_image_name, read_image
 from cplsr.data.listing import skipped_message
@@ -37,19 +36,12 @@ class Member(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class TarReader:
+class TarReader(ReaderUnder[Member]):
     """Images inside tar files under one folder."""
 
-    root: str
-    members: tuple[Member, ...]
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        return read_image(_content(self.root, self.members[index]))
-
-    def select(self, positions: Int64[np.ndarray, "images"]) -> TarReader:
-        """The images at some positions, in that order."""
-        return TarReader(self.root, tuple(self.members[position] for position in positions.tolist()))
+    def read(self, item: Member) -> Image.Image:
+        """Read this image."""
+        return read_image(_content(self.root, item))
 
 
 def is_tar(path: Path) -> bool:

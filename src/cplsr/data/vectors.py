@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
 from numpy import ndarray
-from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -111,19 +110,9 @@ def is_vectors(folder: Path) -> bool:
     return (folder / INDEX).is_file()
 
 
-@final
-@dataclass(frozen=True)
-class _NoPixels:
-    """The images of a folder of vectors: why those without a vector could not be read, by position."""
-
-    reasons: Mapping[int, str]
-
-    def __call__(self, index: int) -> Image.Image:
-        raise UnreadableImageError(self.reasons.get(index, ONLY_VECTOR))
-
-    def select(self, positions: Int64[ndarray, "images"]) -> _NoPixels:
-        chosen = enumerate(positions.tolist())
-        return _NoPixels({new: self.reasons[old] for new, old in chosen if old in self.reasons})
+def _no_pixels(reasons: Mapping[int, str], index: int) -> NoReturn:
+    """There are no images in a folder of vectors; `reasons` says why those without a vector could not be read."""
+    raise UnreadableImageError(reasons.get(index, ONLY_VECTOR))
 
 
 @final
@@ -196,7 +185,7 @@ def open_vectors(folder: Path) -> Domain:
         classes=tuple(info.classes),
         labels=np.concatenate([shard.labels for shard in shards]),
         identities=tuple(identity for shard in shards for identity in shard.identities),
-        reader=_NoPixels(reasons),
+        reader=partial(_no_pixels, reasons),
         groups=np.array(groups) if groups else None,
         skipped=tuple(  # older files tell the same more than once
             dict.fromkeys(
