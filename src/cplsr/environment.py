@@ -66,11 +66,7 @@ def versions() -> dict[str, str]:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Turn `auto` into cuda, mps or cpu, and check that a named device exists.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Turn `auto` into cuda, mps or cpu, and check that a named device exists."""
     import torch
 
     if name == "auto":

@@ -24,16 +24,11 @@ class UnreadableImageError(InputError):
     """One image cannot be turned into pixels; the message is the reason alone, without the image's name."""
 
 
-@runtime_checkable
-class ImageReader(Protocol):
-    """Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
+ImageReader = Callable[[int], Image.Image]
+"""Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
 
-    A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed.
-    """
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        ...
+A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed.
+"""
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,6 @@ def open_parts(source: str | Path) -> Parts:
 
     Folders with one folder per class, tables and tar files are listed as they are needed, in memory that does not
     depend on their number, and hashed by whoever opens a part. Other sources are opened whole.
-
-    Raises:
-        InputError: as `open_domain` does.
     """
     if source == "digits":  # also where there is a folder of that name
         return parts_of(open_domain(source))
