@@ -16,7 +16,7 @@ from cplsr.adapters.base import fingerprint
 from cplsr.adapters.coalescent import mean_of_projections
 from cplsr.adapters.kinds import default_options
 from cplsr.backbones.backbone import Backbone
-from cplsr.environment import versions, why_not_downloaded
+from cplsr.environment import nor_in_the_cache, versions
 from cplsr.errors import InputError, first_line
 from cplsr.files import access_like_folder, new_folder, sha256_of
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
@@ -207,15 +207,14 @@ def push_adapter(path: Any, repository: str = "", *, private: bool = False, toke
 
 def _download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(repository, allow_patterns=[TENSORS, DESCRIPTION]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
-            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and "
-            f"{why_not_downloaded(error)}: give a local adapter or run folder"
+            f"adapter {repository!r} is neither a local folder {nor_in_the_cache(error)}: give a local adapter or run "
+            "folder"
         ) from error
 
 

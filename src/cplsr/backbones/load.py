@@ -24,7 +24,7 @@ from cplsr.backbones.checkpoint import (
 )
 from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
-from cplsr.environment import choose_device, choose_precision, keep_freed_memory, why_not_downloaded
+from cplsr.environment import choose_device, choose_precision, keep_freed_memory, nor_in_the_cache
 from cplsr.errors import InputError, first_line
 from cplsr.named import Named
 from cplsr.settings.backbone import BackboneSettings
@@ -179,12 +179,9 @@ def _from_transformers(name: str) -> Found:
 def _not_loaded(name: str, error: Exception) -> InputError:
     if Path(name).is_dir():
         return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
-    from huggingface_hub.constants import HF_HUB_CACHE
-
     return InputError(
-        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why_not_downloaded(error)}: "
-        "give a folder saved by transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no "
-        "network"
+        f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by transformers, a "
+        "checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
     )
 
 

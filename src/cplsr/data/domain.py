@@ -27,12 +27,13 @@ class UnreadableImageError(InputError):
 ImageReader = Callable[[int], Image.Image]
 """Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
 
-A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed.
+A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed. One
+with a method `select(positions)`, as `RootedReader` has it, is cut down by that where a domain is.
 """
 
 
 @dataclass(frozen=True)
-class ReaderUnder(ABC, Generic[Item]):
+class RootedReader(ABC, Generic[Item]):
     """Images in files under one folder: image i is found by `items[i]`, and only these travel to another process."""
 
     root: str
@@ -46,7 +47,7 @@ class ReaderUnder(ABC, Generic[Item]):
         """Read image number `index`."""
         return self.read(self.items[index])
 
-    def select(self, positions: Int64[np.ndarray, "images"]) -> ReaderUnder[Item]:
+    def select(self, positions: Int64[np.ndarray, "images"]) -> RootedReader[Item]:
         """The images at some positions, in that order."""
         return replace(self, items=tuple(self.items[position] for position in positions.tolist()))
 
@@ -146,13 +147,15 @@ class Domain:
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Domain:
         """Return the images at `indices`, in that order, with all classes and remarks kept."""
-        positions, reader = np.asarray(indices, dtype=np.int64).reshape(-1), self.reader
-        cut = reader.select(positions) if isinstance(reader, ReaderUnder) else None
+        positions = np.asarray(indices, dtype=np.int64).reshape(-1)
+        reader: ImageReader = partial(_read_selected, self.reader, positions)
+        if hasattr(self.reader, "select"):
+            reader = self.reader.select(positions)
         return replace(
             self,
             labels=self.labels[positions],
             identities=tuple(self.identities[position] for position in positions),
-            reader=cut or partial(_read_selected, reader, positions),
+            reader=reader,
             groups=None if self.groups is None else self.groups[positions],
             vectors=None if self.vectors is None else self.vectors.select(positions),
         )

@@ -15,7 +15,7 @@ from typing import final
 
 from PIL import Image, UnidentifiedImageError
 
-from cplsr.data.domain import ReaderUnder, UnreadableImageError
+from cplsr.data.domain import RootedReader, UnreadableImageError
 
 FORMATS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -126,7 +126,7 @@ def _reason_unidentified(source: str | Path | bytes) -> str:
 
 @final
 @dataclass(frozen=True)
-class FileReader(ReaderUnder[str]):
+class FileReader(RootedReader[str]):
     """Image files under one folder, by their paths relative to it."""
 
     def read(self, item: str) -> Image.Image:

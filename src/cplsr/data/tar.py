@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 import numpy as np
 from PIL import Image
 
-from cplsr.data.domain import Domain, ReaderUnder
+from cplsr.data.domain import Domain, RootedReader
 from cplsr.data.identity import HASH_BYTES
 from cplsr.data.image_file import is_image_name, read_image
 from cplsr.data.listing import skipped_message
@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class TarReader(ReaderUnder[Member]):
+class TarReader(RootedReader[Member]):
     """Images inside tar files under one folder."""
 
     def read(self, item: Member) -> Image.Image:
