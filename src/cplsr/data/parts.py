@@ -71,17 +71,13 @@ def open_parts(source: str | Path) -> Parts:
 
 def parts_of(domain: Domain) -> Parts:
     """Cut a domain into parts."""
+    untold = replace(domain, skipped=())  # those are told once, for the whole
 
     def parts(images: int) -> Iterator[Part]:
         for start in range(0, len(domain), images):
-            part = domain.select(np.arange(start, min(start + images, len(domain))))
-            yield partial(_itself, replace(part, skipped=()))  # those are told once, for the whole
+            yield partial(replace, untold.select(np.arange(start, min(start + images, len(domain)))))
 
     return Parts(domain.name, domain.classes, parts, list(domain.skipped), len(domain))
-
-
-def _itself(domain: Domain) -> Domain:
-    return domain
 
 
 def _folder(root: Path) -> Parts:

@@ -8,7 +8,7 @@ wrong with those that have no vector, under checksums. The same images, model an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -172,7 +172,7 @@ def open_vectors(folder: Path) -> Domain:
     info = VectorsInfo.read(folder)
     if info.shards is None:
         raise InputError(f"{folder} is unfinished: run the same `cplsr embed` again, which goes on where it stopped")
-    shards = list(_headers(folder, info.shards))
+    shards = [VectorShard.read(shard_file(folder, number), header_only=True) for number in range(info.shards)]
     starts = np.cumsum([0, *(len(shard.labels) for shard in shards)])
     reasons = {
         int(start) + position: reason
@@ -195,10 +195,6 @@ def open_vectors(folder: Path) -> Domain:
         vectors=StoredVectors(folder, info.model, info.dim, starts[:-1], np.arange(starts[-1], dtype=np.int64)),
     )
     return domain.without_empty_classes()
-
-
-def _headers(folder: Path, count: int) -> Iterator[VectorShard]:
-    return (VectorShard.read(shard_file(folder, number), header_only=True) for number in range(count))
 
 
 def _checksum(tensors: Mapping[str, ndarray]) -> str:
