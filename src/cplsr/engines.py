@@ -14,12 +14,12 @@ import socket
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from cplsr.errors import InputError, first_line
@@ -56,7 +56,7 @@ def in_processes(
 
     If one of them is killed, new ones begin, and what was under way is done again.
     """
-    rest, source, breaks = deque[Item](), iter(items), 0
+    source, breaks = iter(items), 0
     while breaks < ATTEMPTS:
         running: dict[Future[Result], Item] = {}
         pool = ProcessPoolExecutor(
@@ -64,21 +64,20 @@ def in_processes(
         )
         others = set(multiprocessing.active_children())
         try:
-            broken = False
-            while not broken:
-                for item in _next(rest, source, AHEAD * processes - len(running)):
+            again: list[Item] = []
+            while not again:
+                for item in islice(source, AHEAD * processes - len(running)):
                     running[pool.submit(work, item)] = item
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     ended = _ended(running.pop(future), future)
                     if isinstance(ended.error, BrokenProcessPool):
-                        broken = True
-                        rest.append(ended.item)
+                        again.append(ended.item)
                     else:
                         breaks = 0
                         yield ended
-            rest.extend(running.values())
+            source = chain(again, running.values(), source)
             breaks += 1
         except BaseException:
             for process in set(multiprocessing.active_children()) - others:
@@ -99,18 +98,6 @@ def _ended(item: Item, future: Future[Result]) -> Ended[Item, Result]:
     if not isinstance(error, Exception):
         raise error
     return Ended(item, error=error)
-
-
-def _next(rest: deque[Item], source: Iterator[Item], count: int) -> Iterator[Item]:
-    """Up to `count` items: first those that are to be done again."""
-    for _ in range(count):
-        if rest:
-            yield rest.popleft()
-        else:
-            try:
-                yield next(source)
-            except StopIteration:
-                return
 
 
 def _begin_process(parent: int) -> None:
@@ -158,7 +145,7 @@ def on_ray(
     running: dict[Any, Item] = {}
     try:
         while True:
-            for item in _next(deque(), source, room - len(running)):
+            for item in islice(source, room - len(running)):
                 running[remote.remote(item)] = item
             if not running:
                 return

@@ -43,11 +43,14 @@ def is_offline() -> bool:
     )
 
 
-def why_not_downloaded(error: Exception) -> str:
-    """The reason why something is not here, for a sentence: downloads are forbidden, or what the hub said."""
+def nor_in_the_cache(error: Exception) -> str:
+    """Why something of the hub is not here, for a sentence: downloads are forbidden, or what the hub said."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    reason = f"it could not be downloaded ({first_line(error)})"
     if is_offline():
-        return "downloads are switched off (HF_HUB_OFFLINE)"
-    return f"it could not be downloaded ({first_line(error)})"
+        reason = "downloads are switched off (HF_HUB_OFFLINE)"
+    return f"nor in the cache {HF_HUB_CACHE}, and {reason}"
 
 
 def installed_version(distribution: str) -> str | None:
@@ -66,11 +69,7 @@ def versions() -> dict[str, str]:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Turn `auto` into cuda, mps or cpu, and check that a named device exists.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Turn `auto` into cuda, mps or cpu, and check that a named device exists."""
     import torch
 
     if name == "auto":

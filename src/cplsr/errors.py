@@ -13,10 +13,10 @@ def counted(number: int, what: str) -> str:
     """A number of things in words.
 
     Example:
-        >>> counted(1, "file"), counted(2000, "file")
-        ('1 file', '2,000 files')
+        >>> counted(1, "file"), counted(2000, "file"), counted(3, "class")
+        ('1 file', '2,000 files', '3 classes')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def first_line(error: BaseException) -> str:

@@ -107,11 +107,7 @@ def merge(backbone: Backbone) -> Backbone:
 
 
 def adapter_of(backbone: Backbone) -> Adapter:
-    """Return the adapter that a backbone carries.
-
-    Raises:
-        InputError: it carries none.
-    """
+    """Return the adapter that a backbone carries; it must carry one."""
     if not isinstance(backbone.adapter, Adapter):
         raise InputError("there is no adapter on the backbone: attach or load one first")
     return backbone.adapter

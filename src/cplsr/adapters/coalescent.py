@@ -70,16 +70,12 @@ class Coalescent(Adapter):
         generator = seeded(seed)
         self.C = nn.ParameterDict(
             {
-                str(layer): nn.Parameter(
-                    _start(heads, shape.head_dim, init, generator)
-                    if rank is None
-                    else _low_rank_start(heads, shape.head_dim, rank, generator)
-                )
+                str(layer): nn.Parameter(_start(heads, shape.head_dim, generator, init, rank))
                 for layer in chosen_layers(layers, shape.layers)
             }
         )
         self.D = nn.ParameterDict(
-            {layer: nn.Parameter(_start(heads, shape.head_dim, "identity", generator)) for layer in self.C if values}
+            {layer: nn.Parameter(_start(heads, shape.head_dim, generator)) for layer in self.C if values}
         )
 
     def projection(self, layer: int) -> Matrices | None:
@@ -199,15 +195,15 @@ def symmetry_penalty(C: Matrices) -> Float[Tensor, ""]:
     return (C - C.transpose(-1, -2)).square().sum()
 
 
-def _start(heads: int, head_dim: int, init: str, generator: torch.Generator) -> Tensor:
+def _start(
+    heads: int, head_dim: int, generator: torch.Generator, init: str = "identity", rank: int | None = None
+) -> Tensor:
+    """C, or U and V where there is a rank."""
+    if rank is not None:
+        U = torch.randn(heads, head_dim, rank, generator=generator) * head_dim**-0.5
+        return torch.stack([U, torch.zeros_like(U)])
     identity = torch.eye(head_dim).repeat(heads, 1, 1)
     if init == "identity":
         return identity
     noise = 0.02 * torch.randn(heads, head_dim, head_dim, generator=generator)
     return torch.where(identity.bool(), identity, noise)
-
-
-def _low_rank_start(heads: int, head_dim: int, rank: int, generator: torch.Generator) -> Tensor:
-    """U and V."""
-    U = torch.randn(heads, head_dim, rank, generator=generator) * head_dim**-0.5
-    return torch.stack([U, torch.zeros_like(U)])

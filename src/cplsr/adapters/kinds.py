@@ -32,23 +32,23 @@ def make_adapter(kind: str, shape: Shape, options: Mapping[str, Any]) -> Adapter
     Raises:
         InputError: the kind or an option is not known, or a value does not fit.
     """
-    cls = KINDS.find(kind)
-    adapter = cls(shape, **check_options(kind, options))
-    defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items() if name != "shape"}
-    chosen = {**defaults, **options}
+    adapter = KINDS.find(kind)(shape, **check_options(kind, options))
+    chosen = {**default_options(kind), **options}
     adapter.options = {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
     return adapter
 
 
 def check_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an adapter, converted to the types that its kind declares.
-
-    Raises:
-        InputError: the kind or an option is not known, or a value does not fit.
-    """
+    """Return the options of an adapter, converted to the types that its kind declares; see `make_adapter`."""
     return fit_arguments(KINDS.find(kind), options, f"the adapter {kind!r}", "shape")
+
+
+def default_options(kind: str) -> dict[str, Any]:
+    """All options that adapters of a kind have, as they are where none is given."""
+    arguments = inspect.signature(KINDS.find(kind)).parameters
+    return {name: argument.default for name, argument in arguments.items() if name != "shape"}
 
 
 def accepts_option(kind: str, option: str) -> bool:
     """Whether adapters of a kind have an option of that name."""
-    return option in inspect.signature(KINDS.find(kind)).parameters
+    return option in default_options(kind)

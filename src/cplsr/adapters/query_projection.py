@@ -28,14 +28,13 @@ def fold(
     weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, C: Float[Tensor, "heads head_dim head_dim"]
 ) -> tuple[Float[Tensor, "out in"], Float[Tensor, "out"] | None]:
     """W_q C and b_q C: the query projection that gives X W_q C in one product (Eq. 3)."""
-    heads, head_dim, _ = C.shape
-    Ct = C.transpose(1, 2)
-    wide = weight.to(C.dtype) if weight.element_size() < C.element_size() else weight
-    folded = (Ct @ wide.reshape(heads, head_dim, -1)).reshape(weight.shape).to(weight.dtype)
-    if bias is None:
-        return folded, None
-    wide_bias = bias.to(C.dtype).reshape(heads, head_dim, 1)
-    return folded, (Ct @ wide_bias).reshape(bias.shape).to(bias.dtype)
+    return _multiply_rows(weight, C), None if bias is None else _multiply_rows(bias, C)
+
+
+def _multiply_rows(rows: Float[Tensor, "out *in"], C: Float[Tensor, "heads head_dim head_dim"]) -> Tensor:
+    """C_hᵀ times the block of rows of every head h, computed in the wider of the two number formats."""
+    wide = rows.to(C.dtype) if rows.element_size() < C.element_size() else rows
+    return (C.transpose(1, 2) @ wide.reshape(*C.shape[:2], -1)).reshape(rows.shape).to(rows.dtype)
 
 
 def multiply_tokens(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, attach, detach
 from cplsr.adapters.base import fingerprint
-from cplsr.adapters.coalescent import Coalescent, mean_of_projections
+from cplsr.adapters.coalescent import mean_of_projections
+from cplsr.adapters.kinds import default_options
 from cplsr.backbones.backbone import Backbone
-from cplsr.environment import versions, why_not_downloaded
+from cplsr.environment import nor_in_the_cache, versions
 from cplsr.errors import InputError, first_line
 from cplsr.files import access_like_folder, new_folder, sha256_of
 from cplsr.records.adapter import DESCRIPTION, AdapterInfo
@@ -71,12 +71,9 @@ def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
     if first.options.get("rank") is not None:
         raise InputError(f"{first.folder} has projections of rank {first.options['rank']}, whose mean has a higher one")
     tensors = [_read_tensors(each) for each in stored]
-    defaults = {name: option.default for name, option in signature(Coalescent).parameters.items()}
-    for each, own in zip(others, tensors[1:], strict=True):
-        shapes = [{name: tensor.shape for name, tensor in one.items()} for one in (tensors[0], own)]
-        options = [{**defaults, **one.options, "seed": 0} for one in (first, each)]
-        same = each.kind == first.kind and each.backbone["fingerprint"] == first.backbone["fingerprint"]
-        if not same or options[0] != options[1] or shapes[0] != shapes[1]:
+    shapes = [{name: tensor.shape for name, tensor in own.items()} for own in tensors]
+    for each, own in zip(others, shapes[1:], strict=True):
+        if _made_as(each) != _made_as(first) or own != shapes[0]:
             raise InputError(
                 f"{each.folder} and {first.folder} differ in kind, options, shapes or backbone: give adapters of runs "
                 "that differ in seed and training only"
@@ -86,6 +83,11 @@ def average_adapters(sources: Sequence[str | Path], path: str | Path) -> Path:
     return _write(
         Path(path), mean_of_projections(tensors, **first.options), first.kind, first.options, first.backbone, info
     )
+
+
+def _made_as(stored: AdapterInfo) -> tuple[Any, ...]:
+    """What adapters must have in common to be averaged, beside the shapes of their parameters."""
+    return stored.kind, stored.backbone["fingerprint"], default_options("coalescent") | stored.options | {"seed": 0}
 
 
 def _write(
@@ -205,15 +207,14 @@ def push_adapter(path: Any, repository: str = "", *, private: bool = False, toke
 
 def _download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(repository, allow_patterns=[TENSORS, DESCRIPTION]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
-            f"adapter {repository!r} is neither a local folder nor in the cache {HF_HUB_CACHE}, and "
-            f"{why_not_downloaded(error)}: give a local adapter or run folder"
+            f"adapter {repository!r} is neither a local folder {nor_in_the_cache(error)}: give a local adapter or run "
+            "folder"
         ) from error
 
 

@@ -178,7 +178,7 @@ class Backbone(nn.Module):
             )
         if image_size == self.image_size:
             return
-        if self.family.positions:
+        if not self.rotary:
             embeddings: Any = self.model.get_submodule("embeddings")
             old = embeddings.position_embeddings
             special = old.shape[1] - self.patches

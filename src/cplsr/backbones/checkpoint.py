@@ -67,8 +67,15 @@ def read_sidecar(path: Path) -> Sidecar:
     return Sidecar()
 
 
-def colors_by_name(path: Path) -> tuple[Color, Color]:
-    """Mean and standard deviation by the habits of the projects that publish such files."""
+def checkpoint_colors(path: Path, sidecar: Sidecar) -> tuple[Color, Color]:
+    """Mean and std as the json file beside it says, else by the habits of the projects that publish such files."""
+    if sidecar.mean is not None and sidecar.std is not None:
+        return sidecar.mean, sidecar.std
+    mean, std = _colors_by_name(path)
+    return sidecar.mean or mean, sidecar.std or std
+
+
+def _colors_by_name(path: Path) -> tuple[Color, Color]:
     name = path.name.lower()
     if name.startswith(("vit_", "deit3_")):
         return HALF, HALF
@@ -76,7 +83,7 @@ def colors_by_name(path: Path) -> tuple[Color, Color]:
         warnings.warn(
             f"{path.name} does not tell how its images were normalized; ImageNet's mean and std are used: give --mean "
             f"and --std, or write them to {path.name}.json",
-            stacklevel=3,
+            stacklevel=4,
         )
     return IMAGENET_MEAN, IMAGENET_STD
 

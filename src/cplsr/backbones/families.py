@@ -12,20 +12,18 @@ from cplsr.errors import InputError
 
 @dataclass(frozen=True)
 class Family:
-    """Paths to the parts of one family of models, and what stands before the patch tokens."""
+    """Paths to the parts of one family of models, and whether it rotates queries and keys in place of positions."""
 
     blocks: str
     final_norm: str
     norm_before: str
     norm_after: str
-    layer_scale: bool
-    positions: bool
-    rotary: bool
+    rotary: bool = False
 
 
-_VIT = Family("layers", "layernorm", "layernorm_before", "layernorm_after", False, positions=True, rotary=False)
-_DINOV2 = Family("encoder.layer", "layernorm", "norm1", "norm2", True, positions=True, rotary=False)
-_DINOV3 = Family("model.layer", "norm", "norm1", "norm2", True, positions=False, rotary=True)
+_VIT = Family("layers", "layernorm", "layernorm_before", "layernorm_after")
+_DINOV2 = Family("encoder.layer", "layernorm", "norm1", "norm2")
+_DINOV3 = Family("model.layer", "norm", "norm1", "norm2", rotary=True)
 
 FAMILIES = {
     "vit": _VIT,
@@ -67,10 +65,10 @@ def blocks_of(model: nn.Module, family: Family) -> list[Block]:
         Block(
             norm_before=block.get_submodule(family.norm_before),
             attention=block.get_submodule("attention"),
-            attention_scale=block.get_submodule("layer_scale1") if family.layer_scale else None,
+            attention_scale=getattr(block, "layer_scale1", None),
             norm_after=block.get_submodule(family.norm_after),
             mlp=block.get_submodule("mlp"),
-            mlp_scale=block.get_submodule("layer_scale2") if family.layer_scale else None,
+            mlp_scale=getattr(block, "layer_scale2", None),
         )
         for block in model.get_submodule(family.blocks).children()
     ]

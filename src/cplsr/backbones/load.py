@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,13 +18,13 @@ from cplsr.backbones.checkpoint import (
     IMAGENET_STD,
     SUFFIXES,
     Color,
-    colors_by_name,
+    checkpoint_colors,
     load_checkpoint,
     read_sidecar,
 )
 from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
-from cplsr.environment import choose_device, choose_precision, keep_freed_memory, why_not_downloaded
+from cplsr.environment import choose_device, choose_precision, keep_freed_memory, nor_in_the_cache
 from cplsr.errors import InputError, first_line
 from cplsr.named import Named
 from cplsr.settings.backbone import BackboneSettings
@@ -32,6 +33,9 @@ DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
 BACKBONES: Named[Callable[[], tuple[nn.Module, Color, Color]]] = Named("backbones", "backbone", {})
 """What other packages bring, by name: a function that gives a vision model of transformers, and its mean and std."""
+
+Found = tuple[nn.Module, Callable[[], tuple[Color, Color]]]
+"""A model, and what tells the mean and std of its images, which warns where it must guess."""
 
 
 def load_backbone(
@@ -82,8 +86,11 @@ def load_backbone(
     if target.type == "cpu":
         keep_freed_memory()
     number_format = choose_precision(precision, target)
-    model, own_mean, own_std = _find(str(source), heads, colors_needed=mean is None or std is None)
-    mean, std = _checked_color(mean or own_mean, "mean"), _checked_color(std or own_std, "std")
+    model, colors = _find(str(source), heads)
+    if mean is None or std is None:
+        own_mean, own_std = colors()
+        mean, std = mean or own_mean, std or own_std
+    mean, std = _checked_color(mean, "mean"), _checked_color(std, "std")
     _own_weights(model)
     backbone = Backbone(model, source=str(source), mean=mean, std=std, pooling=pooling, layers=layers, views=views)
     if image_size is not None:
@@ -110,15 +117,15 @@ def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> 
     return load_backbone(options.pop("backbone"), options.pop("image_size") or image_size, **options)
 
 
-def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
-    """The model behind `source` with its colors (ImageNet's where they are not needed)."""
+def _find(source: str, heads: int | None) -> Found:
+    """The model behind `source`."""
     if source == "embedded":
-        return _from_checkpoint(EMBEDDED_FILE, heads, colors_needed=colors_needed)
+        return _from_checkpoint(EMBEDDED_FILE, heads)
     path = Path(source).expanduser()
     if path.is_file():
         if path.suffix not in SUFFIXES:
             raise InputError(f"{source} ends in {path.suffix!r}; a checkpoint ends in {', '.join(SUFFIXES)}")
-        return _from_checkpoint(path, heads, colors_needed=colors_needed)
+        return _from_checkpoint(path, heads)
     if heads is not None:
         raise InputError(f"--heads is for checkpoint files; {source!r} brings its own number of heads")
     if path.is_dir():
@@ -127,27 +134,23 @@ def _find(source: str, heads: int | None, *, colors_needed: bool) -> tuple[nn.Mo
                 f"{source} is a folder without config.json: give a folder saved by transformers, or the checkpoint "
                 f"file itself ({_checkpoints_in(path)})"
             )
-        return _from_transformers(str(path), colors_needed=colors_needed)
+        return _from_transformers(str(path))
     if source in BACKBONES:
-        return BACKBONES.find(source)()
+        model, mean, std = BACKBONES.find(source)()
+        return model, lambda: (mean, std)
     if path.is_absolute() or path.suffix in SUFFIXES or source.startswith((".", "~")) or source.count("/") > 1:
         raise InputError(f"there is no file or folder {source}: give a local path that exists, a hub id, or 'embedded'")
-    return _from_transformers(source.removeprefix("hf:"), colors_needed=colors_needed)
+    return _from_transformers(source.removeprefix("hf:"))
 
 
-def _from_checkpoint(path: Path, heads: int | None, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
+def _from_checkpoint(path: Path, heads: int | None) -> Found:
     if path == EMBEDDED_FILE and not path.is_file():
         raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
-    sidecar = read_sidecar(path)
-    model = load_checkpoint(path, heads)
-    mean, std = sidecar.mean, sidecar.std
-    if (mean is None or std is None) and colors_needed:
-        guessed_mean, guessed_std = colors_by_name(path)
-        mean, std = mean or guessed_mean, std or guessed_std
-    return model, mean or IMAGENET_MEAN, std or IMAGENET_STD
+    colors = partial(checkpoint_colors, path, read_sidecar(path))
+    return load_checkpoint(path, heads), colors
 
 
-def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Color, Color]:
+def _from_transformers(name: str) -> Found:
     """A folder or hub id through transformers; heads, poolers and decoders on top are not built."""
     from transformers import AutoConfig, AutoModel
 
@@ -170,19 +173,15 @@ def _from_transformers(name: str, *, colors_needed: bool) -> tuple[nn.Module, Co
             f"{name!r} lacks {len(missing)} of the weights that its config.json promises ({', '.join(missing[:4])}): "
             "they would be random, so it is not used"
         )
-    mean, std = _processor_colors(name) if colors_needed else (IMAGENET_MEAN, IMAGENET_STD)
-    return cast(nn.Module, model), mean, std
+    return cast(nn.Module, model), partial(_processor_colors, name)
 
 
 def _not_loaded(name: str, error: Exception) -> InputError:
     if Path(name).is_dir():
         return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
-    from huggingface_hub.constants import HF_HUB_CACHE
-
     return InputError(
-        f"backbone {name!r} is neither a local path nor in the cache {HF_HUB_CACHE}, and {why_not_downloaded(error)}: "
-        "give a folder saved by transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no "
-        "network"
+        f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by transformers, a "
+        "checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
     )
 
 

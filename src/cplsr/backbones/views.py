@@ -16,11 +16,7 @@ TURNS = {"plain": (1, 1), "mirrored": (2, 1), "turned": (2, 4)}
 
 
 def check_views(views: str) -> str:
-    """Return the kind of views.
-
-    Raises:
-        InputError: There is no such kind.
-    """
+    """Return the kind of views, if there is one of that name."""
     if views not in TURNS:
         raise InputError(f"views {views!r} are not known: give {', '.join(get_args(Views))}")
     return views

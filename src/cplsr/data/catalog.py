@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, final
 
 from cplsr.data.domain import Domain
@@ -73,12 +72,10 @@ class CatalogEntry:
         expected = self.expected.get(split)
         if expected is None:
             return ()
-        flags = []
-        if len(domain.classes) != expected.classes:
-            flags.append(f"{expected.classes:,} classes expected, {len(domain.classes):,} found")
-        if len(domain) != expected.images:
-            flags.append(f"{expected.images:,} images expected, {len(domain):,} found")
-        return tuple(flags)
+        counts = (("classes", expected.classes, len(domain.classes)), ("images", expected.images, len(domain)))
+        return tuple(
+            f"{wanted:,} {what} expected, {found:,} found" for what, wanted, found in counts if wanted != found
+        )
 
 
 def _by_class(train: tuple[int, int], val: tuple[int, int], test: tuple[int, int]) -> dict[str, Expected]:
@@ -90,64 +87,62 @@ _WORDNET_LAYOUT = (
     "or hf:user/name or parquet files labeled by WordNet id"
 )
 
-CATALOG: Mapping[str, CatalogEntry] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            CatalogEntry(
-                "mini-imagenet",
-                "mini-ImageNet",
-                "base",
-                _by_class((64, 38_400), (16, 9_600), (20, 12_000)),
-                _WORDNET_LAYOUT,
-                "ImageNet (image-net.org, ILSVRC 2012); csv splits: github.com/twitter-research/meta-learning-lstm",
-                partial(open_wordnet_split, "mini-imagenet"),
-            ),
-            CatalogEntry(
-                "tiered-imagenet",
-                "tiered-ImageNet",
-                "base",
-                _by_class((351, 448_695), (97, 124_261), (160, 206_209)),
-                _WORDNET_LAYOUT,
-                "ImageNet (image-net.org, ILSVRC 2012): its train folder is enough",
-                partial(open_wordnet_split, "tiered-imagenet"),
-            ),
-            CatalogEntry(
-                "chestx",
-                "ChestX",
-                "target",
-                {ALL: Expected(7, 25_848)},
-                "Data_Entry_2017.csv with images/ or images_001/images/ …",
-                "NIH ChestX-ray8: nihcc.app.box.com/v/ChestXray-NIHCC, or kaggle.com/datasets/nih-chest-xrays/data",
-                open_chestx,
-            ),
-            CatalogEntry(
-                "isic",
-                "ISIC",
-                "target",
-                {ALL: Expected(7, 10_015)},
-                "ISIC2018_Task3_Training_GroundTruth.csv with the training images",
-                "challenge.isic-archive.com/data: 2018, task 3, training data and ground truth",
-                open_isic,
-            ),
-            CatalogEntry(
-                "eurosat",
-                "EuroSAT",
-                "target",
-                {ALL: Expected(10, 27_000)},
-                "2750/<class>/*.jpg or EuroSAT_RGB/<class>/*.jpg",
-                "github.com/phelber/EuroSAT: the RGB version",
-                open_eurosat,
-            ),
-            CatalogEntry(
-                "cropdisease",
-                "CropDisease",
-                "target",
-                {ALL: Expected(38, 43_456)},
-                "train/<class>/*",
-                "kaggle.com/datasets/saroz014/plant-disease",
-                open_cropdisease,
-            ),
-        )
-    }
-)
+CATALOG: Mapping[str, CatalogEntry] = {
+    entry.name: entry
+    for entry in (
+        CatalogEntry(
+            "mini-imagenet",
+            "mini-ImageNet",
+            "base",
+            _by_class((64, 38_400), (16, 9_600), (20, 12_000)),
+            _WORDNET_LAYOUT,
+            "ImageNet (image-net.org, ILSVRC 2012); csv splits: github.com/twitter-research/meta-learning-lstm",
+            partial(open_wordnet_split, "mini-imagenet"),
+        ),
+        CatalogEntry(
+            "tiered-imagenet",
+            "tiered-ImageNet",
+            "base",
+            _by_class((351, 448_695), (97, 124_261), (160, 206_209)),
+            _WORDNET_LAYOUT,
+            "ImageNet (image-net.org, ILSVRC 2012): its train folder is enough",
+            partial(open_wordnet_split, "tiered-imagenet"),
+        ),
+        CatalogEntry(
+            "chestx",
+            "ChestX",
+            "target",
+            {ALL: Expected(7, 25_848)},
+            "Data_Entry_2017.csv with images/ or images_001/images/ …",
+            "NIH ChestX-ray8: nihcc.app.box.com/v/ChestXray-NIHCC, or kaggle.com/datasets/nih-chest-xrays/data",
+            open_chestx,
+        ),
+        CatalogEntry(
+            "isic",
+            "ISIC",
+            "target",
+            {ALL: Expected(7, 10_015)},
+            "ISIC2018_Task3_Training_GroundTruth.csv with the training images",
+            "challenge.isic-archive.com/data: 2018, task 3, training data and ground truth",
+            open_isic,
+        ),
+        CatalogEntry(
+            "eurosat",
+            "EuroSAT",
+            "target",
+            {ALL: Expected(10, 27_000)},
+            "2750/<class>/*.jpg or EuroSAT_RGB/<class>/*.jpg",
+            "github.com/phelber/EuroSAT: the RGB version",
+            open_eurosat,
+        ),
+        CatalogEntry(
+            "cropdisease",
+            "CropDisease",
+            "target",
+            {ALL: Expected(38, 43_456)},
+            "train/<class>/*",
+            "kaggle.com/datasets/saroz014/plant-disease",
+            open_cropdisease,
+        ),
+    )
+}

@@ -108,9 +108,7 @@ def _stack(domain: Domain, size: int, outcomes: Iterator[Outcomes[np.ndarray]], 
                 f"{domain.image_name(index)} in {domain.name} cannot be read: {reason}; "
                 "replace or remove it, or leave out --strict to skip such images"
             )
-        pixels = np.empty((len(batch.done), 3, size, size), dtype=np.uint8)
-        for row, (_, image) in enumerate(batch.done):
-            pixels[row] = image
+        pixels = np.array([image for _, image in batch.done], dtype=np.uint8).reshape(-1, 3, size, size)
         indices = np.array([index for index, _ in batch.done], dtype=np.int64)
         yield DecodedBatch(indices, torch.from_numpy(pixels), batch.failed)
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,6 @@ def decoded_images(
     domain: Domain, size: int, *, processes: Processes, workers: int | None = None, folder: Path | None = None
 ) -> DecodedImages:
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
-    folder = folder or cache_folder() / "images"
     copy = _copy_of(domain, size, folder)
     kept_there = processes.gather(processes.first and _is_kept(copy, domain, size, workers))[0]
     if not kept_there:
@@ -70,25 +70,25 @@ def some_decoded_images(
     *,
     processes: Processes,
     workers: int | None = None,
-    folder: Path | None = None,
 ) -> DecodedImages:
     """The same where only the images at `wanted` will be taken: no others are decoded.
 
     All images of the domain keep their numbers and labels. If one of the wanted cannot be read, all are decoded, since
     it takes all to know which are left; if all are decoded already, and every one was readable, these are used.
     """
-    folder = folder or cache_folder() / "images"
-    if processes.gather(processes.first and _all_there(_copy_of(domain, size, folder)))[0]:
-        return decoded_images(domain, size, processes=processes, workers=workers, folder=folder)
-    some = decoded_images(domain.select(wanted), size, processes=processes, workers=workers, folder=folder)
+    decoded = partial(decoded_images, size=size, processes=processes, workers=workers)
+    if processes.gather(processes.first and _all_there(_copy_of(domain, size, None)))[0]:
+        return decoded(domain)
+    some = decoded(domain.select(wanted))
     if some.unreadable:
-        return decoded_images(domain, size, processes=processes, workers=workers, folder=folder)
+        return decoded(domain)
     rows = np.full(len(domain), -1, dtype=np.int64)
     rows[wanted] = np.arange(len(wanted))
     return replace(some, labels=domain.labels, fingerprint=domain.fingerprint, rows=rows)
 
 
-def _copy_of(domain: Domain, size: int, folder: Path) -> Path:
+def _copy_of(domain: Domain, size: int, folder: Path | None) -> Path:
+    folder = folder or cache_folder() / "images"
     return folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
 
 

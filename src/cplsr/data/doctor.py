@@ -13,6 +13,7 @@ from PIL import Image
 from cplsr.data.decode import over_images
 from cplsr.data.domain import Domain
 from cplsr.data.preprocess import ORIENTATION_TAG, UPRIGHT, to_rgb
+from cplsr.errors import counted
 
 Verdict = Literal["good", "remark", "bad"]
 SHOWN = 4
@@ -116,14 +117,8 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _plural(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
 def _counts(domain: Domain, where: str | None) -> Iterable[Finding]:
-    text = f"{_plural(len(domain.classes), 'class')}, {_plural(len(domain), 'image')}"
+    text = f"{counted(len(domain.classes), 'class')}, {counted(len(domain), 'image')}"
     if not domain.flags:
         yield Finding("good", text + (", as in the benchmark" if where else ""))
         return
@@ -134,7 +129,7 @@ def _counts(domain: Domain, where: str | None) -> Iterable[Finding]:
 def _skipped(domain: Domain) -> Iterable[Finding]:
     if domain.skipped:
         names = [f"{name} ({reason})" for name, reason in domain.skipped]
-        yield Finding("remark", f"{_plural(len(names), 'file')} left out: {_names(names)}", "remove or replace them")
+        yield Finding("remark", f"{counted(len(names), 'file')} left out: {_names(names)}", "remove or replace them")
 
 
 def _unreadable(domain: Domain, failed: Mapping[int, str]) -> Iterable[Finding]:
@@ -142,7 +137,7 @@ def _unreadable(domain: Domain, failed: Mapping[int, str]) -> Iterable[Finding]:
     if names:
         yield Finding(
             "remark",
-            f"{_plural(len(names), 'image')} cannot be read: {_names(names)}",
+            f"{counted(len(names), 'image')} cannot be read: {_names(names)}",
             "download or export them again, or delete them; they are skipped and counted otherwise",
         )
     else:
@@ -160,14 +155,14 @@ def _small_classes(
     if enough < way:
         yield Finding(
             "bad",
-            f"{_plural(enough, 'class')} of {len(domain.classes)} with {asked}, but episodes have {way}"
+            f"{counted(enough, 'class')} of {len(domain.classes)} with {asked}, but episodes have {way}"
             + (f"; too few in {_names(small)}" if small else ""),
             "add images or classes, or lower --way, --shot or --query",
         )
     elif small:
         yield Finding(
             "remark",
-            f"{_plural(len(small), 'class')} with fewer than {asked}: {_names(small)}",
+            f"{counted(len(small), 'class')} with fewer than {asked}: {_names(small)}",
             "these classes are left out of episodes: add images, or lower --shot or --query",
         )
     else:
@@ -186,7 +181,7 @@ def _duplicates(domain: Domain, facts: Mapping[int, ImageFacts]) -> Iterable[Fin
     ):
         if groups:
             names = [" = ".join(domain.image_name(index) for index in copies[:shown]) for copies in groups]
-            yield Finding("remark", f"{_plural(len(groups), 'image')} {where}: {_names(names)}", advice)
+            yield Finding("remark", f"{counted(len(groups), 'image')} {where}: {_names(names)}", advice)
     if not across and not within:
         yield Finding("good", "no image occurs twice")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, Shaped
@@ -16,30 +17,39 @@ from PIL import Image
 from cplsr.declared import nearest
 from cplsr.errors import InputError
 
+Item = TypeVar("Item")
+
 
 class UnreadableImageError(InputError):
     """One image cannot be turned into pixels; the message is the reason alone, without the image's name."""
 
 
-@runtime_checkable
-class ImageReader(Protocol):
-    """Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
+ImageReader = Callable[[int], Image.Image]
+"""Gives the image at a position, fully loaded; picklable, so that worker processes can have a copy.
 
-    A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed.
-    """
+A bad image raises `UnreadableImageError` or `OSError`; any other exception counts as a bug and is not swallowed. One
+with a method `select(positions)`, as `RootedReader` has it, is cut down by that where a domain is.
+"""
+
+
+@dataclass(frozen=True)
+class RootedReader(ABC, Generic[Item]):
+    """Images in files under one folder: image i is found by `items[i]`, and only these travel to another process."""
+
+    root: str
+    items: tuple[Item, ...]
+
+    @abstractmethod
+    def read(self, item: Item) -> Image.Image:
+        """Read one image."""
 
     def __call__(self, index: int) -> Image.Image:
         """Read image number `index`."""
-        ...
+        return self.read(self.items[index])
 
-
-@runtime_checkable
-class SelectableReader(ImageReader, Protocol):
-    """A reader that can be cut down to some of its images, so that only these travel to another process."""
-
-    def select(self, positions: Int64[np.ndarray, "images"]) -> ImageReader:
-        """Give a reader whose image i is this one's image `positions[i]`."""
-        ...
+    def select(self, positions: Int64[np.ndarray, "images"]) -> RootedReader[Item]:
+        """The images at some positions, in that order."""
+        return replace(self, items=tuple(self.items[position] for position in positions.tolist()))
 
 
 @runtime_checkable
@@ -63,12 +73,6 @@ class KnownVectors(Protocol):
     def select(self, positions: Int64[np.ndarray, "images"]) -> KnownVectors:
         """The vectors of the images at `positions`, in that order."""
         ...
-
-
-def _selected(reader: ImageReader, positions: Int64[np.ndarray, "images"]) -> ImageReader:
-    return (
-        reader.select(positions) if isinstance(reader, SelectableReader) else partial(_read_selected, reader, positions)
-    )
 
 
 def _read_selected(reader: ImageReader, positions: Int64[np.ndarray, "images"], index: int) -> Image.Image:
@@ -144,11 +148,14 @@ class Domain:
     def select(self, indices: Sequence[int] | np.ndarray) -> Domain:
         """Return the images at `indices`, in that order, with all classes and remarks kept."""
         positions = np.asarray(indices, dtype=np.int64).reshape(-1)
+        reader: ImageReader = partial(_read_selected, self.reader, positions)
+        if hasattr(self.reader, "select"):
+            reader = self.reader.select(positions)
         return replace(
             self,
             labels=self.labels[positions],
             identities=tuple(self.identities[position] for position in positions),
-            reader=_selected(self.reader, positions),
+            reader=reader,
             groups=None if self.groups is None else self.groups[positions],
             vectors=None if self.vectors is None else self.vectors.select(positions),
         )

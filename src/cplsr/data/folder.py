@@ -50,10 +50,7 @@ def open_folder(
 def stream_folder(root: Path, skipped: list[tuple[str, str]]) -> tuple[list[str], int, Iterator[Row]]:
     """The classes of a folder, how many images it has, and these, one class folder listed at a time.
 
-    Other files are added to `skipped`.
-
-    Raises:
-        InputError: as `open_folder` does.
+    Other files are added to `skipped`. It raises what `open_folder` does.
     """
     _check_is_folder(root)
     folders = _class_folders(root, skipped)

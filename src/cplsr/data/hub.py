@@ -38,9 +38,9 @@ class Address:
     """The parts of `user/name[:config][@split][#label column]`."""
 
     repository: str
-    config: str | None
-    split: str | None
-    label: str | None
+    config: str | None = None
+    split: str | None = None
+    label: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -63,32 +63,34 @@ class DataSet:
         splits: names of its parts.
         rows: gives the rows of a part, a hash of its files, and what reports call it.
         label: the column of labels; default: the one of type `ClassLabel`, or one with a usual name.
+        split: the part that is opened when none is named.
     """
 
     source: str
     splits: tuple[str, ...]
     rows: Callable[[str], tuple[Any, str, str]]
     label: str | None = None
+    split: str | None = None
 
     def open(self, split: str | None = None, *, labeled: bool = True) -> Domain:
-        """Open a part; default: the only one, or `train`. Without labels all images are of one nameless class.
+        """Open a part; default: its `split`, the only one, or `train`. Without labels there is one nameless class.
 
         Raises:
             InputError: there is no such part or no such column.
         """
-        rows, version, name = self.rows(_choose_split(self.source, self.splits, split))
+        rows, version, name = self.rows(_choose_split(self.source, self.splits, split or self.split))
         return _domain(rows, version, self.label, name, labeled)
 
 
 def open_hub(address: str, *, split: str | None = None, labeled: bool = True) -> Domain:
     """Open a data set of the hub by its `Address`; `split` takes precedence over the one in it."""
-    return find_on_hub(address).open(split or Address.parse(address).split, labeled=labeled)
+    return find_on_hub(address).open(split, labeled=labeled)
 
 
 def find_on_hub(address: str) -> DataSet:
     """Find a data set on the hub, or in its local cache when offline, by its `Address`."""
     parts = Address.parse(address)
-    return _prepared(parts.repository, parts.config, parts.label, parts.repository.rsplit("/", 1)[-1])
+    return _prepared(parts, parts.repository.rsplit("/", 1)[-1])
 
 
 def is_saved_data_set(folder: Path) -> bool:
@@ -105,7 +107,7 @@ def _was_saved_to_disk(folder: Path) -> bool:
 def find_saved(folder: Path) -> DataSet:
     """Find a data set in a folder of parquet files, or in one that `datasets.save_to_disk` has written."""
     if not _was_saved_to_disk(folder):
-        return _prepared(str(folder), None, None, folder.resolve().name)
+        return _prepared(Address(str(folder)), folder.resolve().name)
     saved = _load_saved(folder)
     if isinstance(saved, _import_datasets().DatasetDict):
         return DataSet(str(folder), tuple(saved), lambda split: _stored(saved[split], folder / split))
@@ -146,9 +148,9 @@ def _silent_unless_watched(datasets: Any) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _prepared(path: str, config: str | None, label: str | None, name: str) -> DataSet:
+def _prepared(address: Address, name: str) -> DataSet:
     """The data set with its files downloaded and converted, which `datasets` does only once."""
-    datasets = _import_datasets()
+    datasets, path, config = _import_datasets(), address.repository, address.config
     try:
         with _silent_unless_watched(datasets):
             builder = datasets.load_dataset_builder(path, config)
@@ -162,19 +164,16 @@ def _prepared(path: str, config: str | None, label: str | None, name: str) -> Da
         root = Path(path) if Path(path).is_dir() else None
         return builder.as_dataset(split=split), _files_hash(files, root), name
 
-    return DataSet(path, tuple(builder.info.splits), rows, label)
+    return DataSet(path, tuple(builder.info.splits), rows, address.label, address.split)
 
 
 def _choose_split(source: str, available: Sequence[str], wanted: str | None) -> str:
-    if wanted is None:
-        if len(available) == 1:
-            return available[0]
-        if "train" in available:
-            return "train"
-    other = {"val": "validation", "validation": "val"}.get(wanted or "")
-    for split in (wanted, other):
+    if wanted is None and len(available) == 1:
+        return available[0]
+    meant = wanted or "train"
+    for split in (meant, {"val": "validation", "validation": "val"}.get(meant, meant)):
         if split in available:
-            return str(split)
+            return split
     raise InputError(
         f"{source} has no split {wanted!r}: it has {', '.join(available)}; write it as hf:NAME@SPLIT or give split="
     )
@@ -185,11 +184,9 @@ def _files_hash(files: Iterable[str], root: Path | None) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for file in files:
         if root is not None and os.path.exists(file):  # noqa: PTH110
-            relative = os.path.relpath(Path(file).resolve(), root.resolve())
-            (looked,) = look_at_files(str(root), [relative])
-            digest.update(f"{looked.identity}\n".encode())
-        else:
-            digest.update(f"{file}\n".encode())
+            (looked,) = look_at_files(str(root), [os.path.relpath(Path(file).resolve(), root.resolve())])
+            file = looked.identity
+        digest.update(f"{file}\n".encode())
     return digest.hexdigest()
 
 
@@ -219,15 +216,11 @@ def _domain(rows: Any, version: str, label: str | None, name: str, labeled: bool
 
 
 def _label_column(features: Any, wanted: str | None, name: str, datasets: Any) -> str:
-    if wanted is not None and wanted in features:
-        return wanted
-    if wanted is None:
-        usual = [column for column in LABEL_COLUMNS if column in features]
-        typed = [column for column, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
-        if len(typed) == 1:
-            return typed[0]
-        if usual:
-            return usual[0]
+    typed = [column for column, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
+    usual = typed if len(typed) == 1 else LABEL_COLUMNS
+    for column in usual if wanted is None else [wanted]:
+        if column in features:
+            return column
     asked = "a label column" if wanted is None else f"a column {wanted!r}"
     raise InputError(f"{name} lacks {asked}: it has {', '.join(features)}; name one as hf:NAME#COLUMN")
 

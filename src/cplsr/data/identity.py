@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from cplsr.data.image_file import require_regular
@@ -22,7 +23,6 @@ from cplsr.files import read_sealed, write_sealed
 from cplsr.progress import progress_bar
 
 HASH_BYTES = 16
-_BLOCK = 1 << 20
 FRESH_SECONDS = 2.0
 """A file changed this short a time ago may change again without its times telling: its hash is not kept."""
 
@@ -107,11 +107,8 @@ def _find_hashes(folder: str, files: Sequence[LookedAt], done: Callable[[int], o
 
 
 def _read_hash(file: LookedAt) -> None:
-    digest = hashlib.blake2b(digest_size=HASH_BYTES)
     try:
         with open(file.full_path, "rb", buffering=0) as stream:  # noqa: PTH123
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-        file.hash = digest.hexdigest()
+            file.hash = hashlib.file_digest(stream, partial(hashlib.blake2b, digest_size=HASH_BYTES)).hexdigest()
     except OSError as error:
         file.problem = error.strerror or str(error)

@@ -13,11 +13,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import final
 
-import numpy as np
-from jaxtyping import Int64
 from PIL import Image, UnidentifiedImageError
 
-from cplsr.data.domain import UnreadableImageError
+from cplsr.data.domain import RootedReader, UnreadableImageError
 
 FORMATS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -89,15 +87,17 @@ def read_image(source: str | Path | bytes, max_pixels: int | None = None) -> Ima
 
 def require_size(image: Image.Image, max_pixels: int | None = None) -> None:
     """Refuse an image of too many pixels, before it is decoded."""
-    most = max_pixels or Image.MAX_IMAGE_PIXELS or MAX_SIDE**2
-    if max(image.size) > MAX_SIDE or image.width * image.height > most:
+    if max(image.size) > MAX_SIDE or image.width * image.height > _most(max_pixels):
         shown = f"{image.width:,} × {image.height:,} pixels"
         raise UnreadableImageError(f"{shown}, more than the {_limits(max_pixels)} that are read")
 
 
 def _limits(max_pixels: int | None) -> str:
-    most = max_pixels or Image.MAX_IMAGE_PIXELS or MAX_SIDE**2
-    return f"{MAX_SIDE:,} on a side or {most / 1e6:.0f} megapixels"
+    return f"{MAX_SIDE:,} on a side or {_most(max_pixels) / 1e6:.0f} megapixels"
+
+
+def _most(max_pixels: int | None) -> int:
+    return max_pixels or Image.MAX_IMAGE_PIXELS or MAX_SIDE**2
 
 
 @cache
@@ -126,16 +126,9 @@ def _reason_unidentified(source: str | Path | bytes) -> str:
 
 @final
 @dataclass(frozen=True)
-class FileReader:
-    """Image files under one folder; `paths` are relative to it."""
+class FileReader(RootedReader[str]):
+    """Image files under one folder, by their paths relative to it."""
 
-    root: str
-    paths: tuple[str, ...]
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        return read_image(os.path.join(self.root, self.paths[index]))  # noqa: PTH118 (paths may leave the root)
-
-    def select(self, positions: Int64[np.ndarray, "images"]) -> FileReader:
-        """The files at some positions, in that order."""
-        return FileReader(self.root, tuple(self.paths[position] for position in positions.tolist()))
+    def read(self, item: str) -> Image.Image:
+        """Read the file at this path."""
+        return read_image(os.path.join(self.root, item))  # noqa: PTH118 (paths may leave the root)

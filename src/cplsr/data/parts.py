@@ -56,9 +56,6 @@ def open_parts(source: str | Path) -> Parts:
 
     Folders with one folder per class, tables and tar files are listed as they are needed, in memory that does not
     depend on their number, and hashed by whoever opens a part. Other sources are opened whole.
-
-    Raises:
-        InputError: as `open_domain` does.
     """
     if source == "digits":  # also where there is a folder of that name
         return parts_of(open_domain(source))
@@ -74,17 +71,13 @@ def open_parts(source: str | Path) -> Parts:
 
 def parts_of(domain: Domain) -> Parts:
     """Cut a domain into parts."""
+    untold = replace(domain, skipped=())  # those are told once, for the whole
 
     def parts(images: int) -> Iterator[Part]:
         for start in range(0, len(domain), images):
-            part = domain.select(np.arange(start, min(start + images, len(domain))))
-            yield partial(_itself, replace(part, skipped=()))  # those are told once, for the whole
+            yield partial(replace, untold.select(np.arange(start, min(start + images, len(domain)))))
 
     return Parts(domain.name, domain.classes, parts, list(domain.skipped), len(domain))
-
-
-def _itself(domain: Domain) -> Domain:
-    return domain
 
 
 def _folder(root: Path) -> Parts:

@@ -42,11 +42,7 @@ def open_queries(source: str | Path) -> Domain:
 
 
 def unlabeled_parts(source: str | Path) -> Parts:
-    """Cut what `open_queries` opens into parts: files are listed as they are needed, and hashed by who opens a part.
-
-    Raises:
-        InputError: As `open_queries` does.
-    """
+    """Cut what `open_queries` opens into parts: files are listed as they are needed, and hashed by who opens a part."""
     path = Path(source).expanduser()
     if path.as_posix().startswith(HUB) and not path.exists():
         return parts_of(open_hub(path.as_posix().removeprefix(HUB), labeled=False))

@@ -8,14 +8,14 @@ import os
 import tarfile
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Int64
 from PIL import Image
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, RootedReader
 from cplsr.data.identity import HASH_BYTES
 from cplsr.data.image_file import is_image_name, read_image
 from cplsr.data.listing import skipped_message
@@ -37,19 +37,12 @@ class Member(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class TarReader:
+class TarReader(RootedReader[Member]):
     """Images inside tar files under one folder."""
 
-    root: str
-    members: tuple[Member, ...]
-
-    def __call__(self, index: int) -> Image.Image:
-        """Read image number `index`."""
-        return read_image(_content(self.root, self.members[index]))
-
-    def select(self, positions: Int64[np.ndarray, "images"]) -> TarReader:
-        """The images at some positions, in that order."""
-        return TarReader(self.root, tuple(self.members[position] for position in positions.tolist()))
+    def read(self, item: Member) -> Image.Image:
+        """Read this image."""
+        return read_image(_content(self.root, item))
 
 
 def is_tar(path: Path) -> bool:
@@ -73,17 +66,10 @@ def open_tar(path: Path, *, strict: bool = False) -> Domain:
 
 
 def tar_classes(path: Path, labels: Collection[str], *, labeled: bool = True) -> list[str]:
-    """The classes of tar files, from the labels in them: numbers by value, names by letter.
-
-    Raises:
-        InputError: There are none.
-    """
-    if not labels and not labeled:
-        raise InputError(f"{path} holds no image: give tar files that hold some")
+    """The classes of tar files, from the labels in them, if there are any: numbers by value, names by letter."""
     if not labels:
-        raise InputError(
-            f"{path} holds no image with a label: wanted is webdataset's layout, key.jpg and key.cls or key.json"
-        )
+        lacking = " with a label: wanted is webdataset's layout, key.jpg and key.cls or key.json"
+        raise InputError(f"{path} holds no image{lacking if labeled else ': give tar files that hold some'}")
     return sorted(labels, key=int) if all(label.isdecimal() for label in labels) else sorted(labels)
 
 
@@ -128,28 +114,26 @@ def _images(tar: tarfile.TarFile, name: str) -> Iterator[Member]:
 
 
 def _samples(tar: tarfile.TarFile, name: str, skipped: list[tuple[str, str]]) -> Iterator[Member]:
-    key, image, label = "", None, None
-    for info in _files(tar):
-        folder, _, base = info.name.rpartition("/")
-        stem, _, ending = base.partition(".")
-        if (own := f"{folder}/{stem}") != key:
-            yield from _sample(image, label, skipped)
-            key, image, label = own, None, None
-        if ending == "cls" or ending == "json":
-            content = tar.extractfile(info)
-            label = _label(content.read() if content is not None else b"", ending) or label
-        elif is_image_name(base):
-            image = Member(name, info.name, info.offset_data, info.size, "")
-    yield from _sample(image, label, skipped)
+    for _, files in groupby(_files(tar), lambda info: _parts(info)[:2]):
+        image, label = None, None
+        for info in files:
+            _, stem, ending = _parts(info)
+            if ending in ("cls", "json"):
+                content = tar.extractfile(info)
+                label = _label(content.read() if content is not None else b"", ending) or label
+            elif is_image_name(f"{stem}.{ending}"):
+                image = Member(name, info.name, info.offset_data, info.size, "")
+        if image is not None and label is None:
+            skipped.append((f"{name}/{image.name}", NO_LABEL))
+        elif image is not None and label is not None:
+            yield image._replace(label=label)
 
 
-def _sample(image: Member | None, label: str | None, skipped: list[tuple[str, str]]) -> Iterator[Member]:
-    if image is None:
-        return
-    if label is None:
-        skipped.append((f"{image.tar}/{image.name}", NO_LABEL))
-    else:
-        yield image._replace(label=label)
+def _parts(info: tarfile.TarInfo) -> tuple[str, str, str]:
+    """Folder and name, which the files of one image share, and ending."""
+    folder, _, base = info.name.rpartition("/")
+    stem, _, ending = base.partition(".")
+    return folder, stem, ending
 
 
 def _label(content: bytes, ending: str) -> str | None:

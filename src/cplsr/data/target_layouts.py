@@ -83,10 +83,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _folders_below(root: Path, depth: int = SEARCH_DEPTH) -> Iterator[Path]:
+def _folders_below(root: Path) -> Iterator[Path]:
     """The folder and those below it, nearest first; `train` before its siblings, and none twice by way of links."""
     level, seen = [root], {root.resolve()}
-    for _ in range(depth):
+    for _ in range(SEARCH_DEPTH):
         yield from level
         inner = {(folder / name).resolve(): folder / name for folder in level for name in subfolders(folder)}
         level = [folder for resolved, folder in inner.items() if resolved not in seen]

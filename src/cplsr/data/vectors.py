@@ -8,16 +8,15 @@ wrong with those that have no vector, under checksums. The same images, model an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
 from numpy import ndarray
-from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -111,19 +110,9 @@ def is_vectors(folder: Path) -> bool:
     return (folder / INDEX).is_file()
 
 
-@final
-@dataclass(frozen=True)
-class _NoPixels:
-    """The images of a folder of vectors: why those without a vector could not be read, by position."""
-
-    reasons: Mapping[int, str]
-
-    def __call__(self, index: int) -> Image.Image:
-        raise UnreadableImageError(self.reasons.get(index, ONLY_VECTOR))
-
-    def select(self, positions: Int64[ndarray, "images"]) -> _NoPixels:
-        chosen = enumerate(positions.tolist())
-        return _NoPixels({new: self.reasons[old] for new, old in chosen if old in self.reasons})
+def _no_pixels(reasons: Mapping[int, str], index: int) -> NoReturn:
+    """There are no images in a folder of vectors; `reasons` says why those without a vector could not be read."""
+    raise UnreadableImageError(reasons.get(index, ONLY_VECTOR))
 
 
 @final
@@ -183,7 +172,7 @@ def open_vectors(folder: Path) -> Domain:
     info = VectorsInfo.read(folder)
     if info.shards is None:
         raise InputError(f"{folder} is unfinished: run the same `cplsr embed` again, which goes on where it stopped")
-    shards = list(_headers(folder, info.shards))
+    shards = [VectorShard.read(shard_file(folder, number), header_only=True) for number in range(info.shards)]
     starts = np.cumsum([0, *(len(shard.labels) for shard in shards)])
     reasons = {
         int(start) + position: reason
@@ -196,7 +185,7 @@ def open_vectors(folder: Path) -> Domain:
         classes=tuple(info.classes),
         labels=np.concatenate([shard.labels for shard in shards]),
         identities=tuple(identity for shard in shards for identity in shard.identities),
-        reader=_NoPixels(reasons),
+        reader=partial(_no_pixels, reasons),
         groups=np.array(groups) if groups else None,
         skipped=tuple(  # older files tell the same more than once
             dict.fromkeys(
@@ -206,10 +195,6 @@ def open_vectors(folder: Path) -> Domain:
         vectors=StoredVectors(folder, info.model, info.dim, starts[:-1], np.arange(starts[-1], dtype=np.int64)),
     )
     return domain.without_empty_classes()
-
-
-def _headers(folder: Path, count: int) -> Iterator[VectorShard]:
-    return (VectorShard.read(shard_file(folder, number), header_only=True) for number in range(count))
 
 
 def _checksum(tensors: Mapping[str, ndarray]) -> str:

@@ -15,11 +15,6 @@ from cplsr.errors import InputError
 
 SPLITS = ("train", "val", "test")
 OTHER_NAMES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
-SPLIT_BY_IMAGE = (
-    "{source} is split by image, not by class: its split {split!r} holds classes that {name} keeps for "
-    "{others}, so what is learned in training would be tested on the same classes; give {name} as csv splits with "
-    "images/, as a folder per class, or as a data set whose splits hold {counts} classes"
-)
 
 
 def class_list(name: str, split: str) -> tuple[str, ...]:
@@ -97,7 +92,7 @@ def _open_data_set(name: str, source: str | Path, split: str, wanted: tuple[str,
     if isinstance(source, str):
         address = source.removeprefix("hf:")
         if name == "mini-imagenet" and Address.parse(address).repository.lower() == "timm/mini-imagenet":
-            raise InputError(_split_by_image(name, source, "train", split))
+            raise _split_by_image(name, source, "train", split)
         data_set = find_on_hub(address)
     else:
         data_set = find_saved(source)
@@ -106,7 +101,7 @@ def _open_data_set(name: str, source: str | Path, split: str, wanted: tuple[str,
     present = set(domain.classes)
     foreign = {other: present & set(class_list(name, other)) for other in SPLITS if other != split}
     if len(data_set.splits) > 1 and any(foreign.values()):
-        raise InputError(_split_by_image(name, source, chosen, split))
+        raise _split_by_image(name, source, chosen, split)
     kept = [wnid for wnid in wanted if wnid in present]
     if not kept:
         raise InputError(
@@ -125,7 +120,11 @@ def _matching_split(name: str, source: str | Path, split: str, available: Collec
     raise InputError(f"{source} has the splits {', '.join(available)}, but {name} needs {', '.join(SPLITS)}")
 
 
-def _split_by_image(name: str, source: str | Path, split: str, wanted: str) -> str:
+def _split_by_image(name: str, source: str | Path, split: str, wanted: str) -> InputError:
     others = " and ".join(other for other in SPLITS if other != wanted)
     counts = "/".join(str(len(class_list(name, other))) for other in SPLITS)
-    return SPLIT_BY_IMAGE.format(source=source, split=split, name=name, others=others, counts=counts)
+    return InputError(
+        f"{source} is split by image, not by class: its split {split!r} holds classes that {name} keeps for {others}, "
+        f"so what is learned in training would be tested on the same classes; give {name} as csv splits with images/, "
+        f"as a folder per class, or as a data set whose splits hold {counts} classes"
+    )

@@ -50,7 +50,7 @@ class ClassGaussians:
         fit(shrinkage, Shrinkage, "shrinkage")
         fit(ridge, Ridge, "ridge")
         _check_moments(moments)
-        scale, shift = _unbiased(moments) if shrinkage == "none" else _ledoit_wolf(moments)
+        scale, shift = _scale_and_shift(moments, shrinkage)
         _warn_of_small_classes(moments, shrinkage, ridge)
         center = moments.means.mean(0)
         factor, total = _sum_over_classes(moments, scale, shift + ridge, center)
@@ -132,12 +132,11 @@ def ledoit_wolf_intensity(moments: ClassMoments) -> Float64[Tensor, "classes"]:
     return torch.stack(intensities)
 
 
-def _unbiased(moments: ClassMoments) -> tuple[Tensor, Tensor]:
-    scale = 1 / (moments.counts - 1).double()
-    return scale, torch.zeros_like(scale)
-
-
-def _ledoit_wolf(moments: ClassMoments) -> tuple[Tensor, Tensor]:
+def _scale_and_shift(moments: ClassMoments, shrinkage: Shrinkage) -> tuple[Tensor, Tensor]:
+    """What makes scatter matrices covariances: of the unbiased estimate, or of that by Ledoit and Wolf."""
+    if shrinkage == "none":
+        scale = 1 / (moments.counts - 1).double()
+        return scale, torch.zeros_like(scale)
     intensity = ledoit_wolf_intensity(moments)
     level = moments.triangle.trace(moments.scatter) / (moments.counts * moments.dim)
     return (1 - intensity) / moments.counts, intensity * level
