@@ -73,6 +73,8 @@ def ask_what_next(visitor: Visitor, files: dict[str, list[Path]]) -> None:
 
 def save_small(driver: Any, out: Path, *, whole: bool) -> None:
     """What is on the screen, or the whole page; a palette is enough for it and keeps the file small."""
+    if whole:  # else the bar with Undo, which stays in sight, stands in the middle of it
+        driver.execute_script("window.scrollTo({top: 0, behavior: 'instant'})")
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": whole, "format": "png"})
     with Image.open(io.BytesIO(base64.b64decode(shot["data"]))) as image:
         image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(out, optimize=True)
