@@ -68,7 +68,7 @@ class ScoredEpisodes:
         highest = self.scores[:, 0].copy()
         labels = np.zeros(highest.shape, dtype=np.int64)
         for label in range(1, self.scores.shape[1]):
-            np.copyto(labels, label, where=self.scores[:, label] > highest)
+            np.maximum(labels, (self.scores[:, label] > highest) * label, out=labels)  # a masked copy takes much longer
             np.maximum(highest, self.scores[:, label], out=highest)
         return labels
 
@@ -88,8 +88,23 @@ class Scoring:
 
         At most two chunks per thread are held at a time, so memory does not grow with the number of episodes.
         """
+        return self._scored(episodes, head or Prototypes(), threads)
+
+    def accuracies(
+        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
+    ) -> Float64[ndarray, "episodes"]:
+        """Share of right answers in each episode, between 0 and 1."""
+        shares = np.empty(len(episodes))
+        for part in self._scored(episodes, head or Prototypes(), threads, by_length=False):
+            numbers = slice(part.first, part.first + len(part.scores))
+            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
+        return shares
+
+    def _scored(
+        self, episodes: Episodes, head: Head, threads: int | None, *, by_length: bool = True
+    ) -> Iterator[ScoredEpisodes]:
+        """Scores; without `by_length` those of prototypes lack the query's length, which decides nothing."""
         _check_indices(episodes, len(self._vectors))
-        head = head or Prototypes()
         if isinstance(head, ProductHead) and not len(self._flat_gram) and self._gram_pays(episodes, head):
             self._flat_gram = (self._vectors @ self._vectors.T).reshape(-1)
         score: Callable[[Episodes, Any], ndarray] = self._gathered
@@ -101,19 +116,13 @@ class Scoring:
         step = max(1, min(EPISODES_PER_CHUNK, CHUNK_BYTES // (4 * _images(episodes) * columns)))
 
         def chunk(first: int) -> ScoredEpisodes:
-            return ScoredEpisodes(first, score(episodes[first : first + step], head))
+            part = episodes[first : first + step]
+            scores = score(part, head)
+            if by_length and isinstance(head, Prototypes):
+                scores *= self._query_factors[part.asked][:, None]
+            return ScoredEpisodes(first, scores)
 
         return _in_order(chunk, range(0, len(episodes), step), threads)
-
-    def accuracies(
-        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
-    ) -> Float64[ndarray, "episodes"]:
-        """Share of right answers in each episode, between 0 and 1."""
-        shares = np.empty(len(episodes))
-        for part in self.scores(episodes, head, threads=threads):
-            numbers = slice(part.first, part.first + len(part.scores))
-            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
-        return shares
 
     def _gram_pays(self, episodes: Episodes, head: ProductHead) -> bool:
         """Whether computing the products of all pairs, one half of the matrix, and looking them up costs less."""
@@ -166,22 +175,21 @@ class Scoring:
         return _class_first(head.answer(task))
 
     def _prototype_scores(self, episodes: Episodes, head: Prototypes) -> Float32[ndarray, "episodes way queries"]:
-        """Temperature · cos(query, prototype); looked up or gathered, the answers are the same."""
+        """The query's length times cos(query, prototype); looked up or gathered, the answers are the same."""
         if not len(self._flat_gram):
             return self._cosines(episodes, head, self._sums_gathered)
         scores = self._cosines(episodes, head, self._sums_looked_up)
-        close: ndarray = np.any(_margins(scores) < TEMPERATURE * CLOSE, axis=1)
+        close: ndarray = np.any(_margins(scores) * self._inverse_lengths[episodes.asked] < CLOSE, axis=1)
         scores[close] = self._cosines(episodes[close], head, self._sums_gathered)
         return scores
 
     def _cosines(
         self, episodes: Episodes, head: Prototypes, sums: Callable[..., tuple[ndarray, ndarray]]
     ) -> Float32[ndarray, "episodes way queries"]:
-        """Products first, then what the cosine divides by."""
+        """Products first, then the lengths of the prototypes, which the cosine divides by."""
         weights = self._inverse_lengths[episodes.support] if head.kind == "mean_of_normalized" else None
         scores, lengths = sums(episodes, weights)
         scores *= np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, :, None]
-        scores *= self._query_factors[episodes.asked][:, None]
         return scores
 
     def _sums_looked_up(
