@@ -10,15 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from cplsr.classifier.even_sample import even_rows_by_class
-from cplsr.episodes.heads.auto import (
-    USUAL,
-    Auto,
-    Reading,
-    choose,
-    left_out_errors,
-    likeness_of_classes,
-    part_products,
-)
+from cplsr.episodes.heads.auto import USUAL, Auto, Reading, choose, left_out_errors, likeness_of_classes, part_products
 from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge
 
