@@ -123,9 +123,9 @@ def test_every_sentence_of_a_report_is_known(chance: float, expected: Expectatio
     )
     for sentence in report.sentences():
         assert not ENGLISH.search(from_below("de", sentence)), sentence
-    for decay in (None, 0.0, 0.5, 1.0):
+    for decay, favor in ((None, 0.0), (0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.9, 4.0), (1.0, 4.0)):
         for reason in re.findall(r'"((?:the usual|its squared)[^"]*)"', inspect.getsource(reading_choice)):
-            choice = Choice(Ridge(penalty=0.1), Reading(decay), reason)
+            choice = Choice(Ridge(penalty=0.1), Reading(decay, favor), reason)
             assert not ENGLISH.search(from_below("de", choice.sentence())), choice
 
 

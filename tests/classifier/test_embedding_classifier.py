@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.even_sample import even_rows_by_class
 from cplsr.episodes.heads import make_head
-from cplsr.episodes.heads.auto import Auto
+from cplsr.episodes.heads.auto import USUAL, Auto
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 
@@ -234,12 +234,14 @@ def test_the_choice_is_explained_and_kept_when_restored():
     model = EmbeddingClassifier("auto", parts=4).fit(X, y)
 
     assert model.choice_.reading.decay == 1.0, "only the first block knows the classes"
-    assert "all blocks alike: its squared error" in model.choice_.sentence()
+    favored = "all blocks, more where they tell the classes apart (favor 8): its squared error"
+    assert favored in model.choice_.sentence()
     single = EmbeddingClassifier("auto", parts=4).fit(X[::6], y[::6])
-    assert (single.choice_.reading.decay, single.choice_.reading.penalty) == (0.8, 0.03), (
-        "the last block finds them alike"
+    assert single.choice_.reading == USUAL
+    assert single.choice_.sentence() == (
+        "Head: ridge (penalty 0.03), reading all blocks, each counting 0.9 of the one above and more where they tell "
+        "the classes apart (favor 4): the usual choice, because no class has two images to choose by."
     )
-    assert "no class has two images" in single.choice_.sentence()
     again = EmbeddingClassifier("auto", parts=4).restore(
         model.classes_, X, model.support_labels_, single.choice_, temperature=3.0
     )

@@ -23,7 +23,7 @@ from cplsr.classifier.leave_one_out import (
 from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
 from cplsr.classifier.vector_answers import VectorAnswers, normalizes
 from cplsr.episodes.heads import Head, make_head
-from cplsr.episodes.heads.auto import Auto
+from cplsr.episodes.heads.auto import Auto, spreads_of_classes
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import unit
@@ -42,7 +42,7 @@ class EmbeddingClassifier(VectorAnswers):
             likely (see `calibrated_temperature`); without two vectors in any class, that of the head.
         parts: Of how many equal parts the vectors consist: with `depth` pooling, two for each block.
         decay: How much a block counts, compared with the block above it, 0 to 1; `None` is the last class token
-            alone. `auto`: the head's choice, or 0.6.
+            alone. `auto`: the head's choice, or the usual reading. A `Reading` says all of it.
         trained_temperature: The factor of the cosines that the vectors were trained with, if they were; prototypes
             take it for theirs.
 
@@ -180,9 +180,11 @@ class EmbeddingClassifier(VectorAnswers):
         """Compute what follows from the support: the choice (unless it is given), the weights, the temperature."""
         self.counts_ = np.bincount(self.support_labels_, minlength=len(self.classes_))
         self.choice_, self.shift_ = choice or self._chosen(), None
-        weights = np.sqrt(self.choice_.reading.weights(self.parts).numpy())
-        self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)
-        vectors, classes = self.read(self.support_), len(self.classes_)
+        classes = len(self.classes_)
+        known = torch.from_numpy(self.support_), torch.from_numpy(self.support_labels_)
+        weights = self.choice_.reading.weights(spreads_of_classes(*known, classes, self.parts))
+        self.scale_ = np.repeat(np.sqrt(weights.numpy()), self.n_features_in_ // self.parts)
+        vectors = self.read(self.support_)
         head = self.choice_.head
         normalized = normalizes(head)
         sums = class_sums(vectors, self.support_labels_, classes, normalized=normalized)

@@ -106,7 +106,7 @@ def _dealt(
 def _fitted_again(head: EmbeddingClassifier, train: Int64[ndarray, "train"]) -> EmbeddingClassifier:
     """The same classifier, fitted to some of its images; temperatures do not change answers, so none is sought."""
     again = len(head.support_) <= CHOSEN_AGAIN
-    chosen, decay = (head.head, head.decay) if again else (head.choice_.head, head.choice_.reading.decay)
+    chosen, decay = (head.head, head.decay) if again else (head.choice_.head, head.choice_.reading)
     return EmbeddingClassifier(chosen, 1.0, head.parts, decay).fit(head.support_[train], head.support_labels_[train])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -10,7 +10,17 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from cplsr.classifier.even_sample import even_rows_by_class
-from cplsr.episodes.heads.auto import USUAL, Auto, Reading, choose, left_out_errors, likeness_of_classes, part_products
+from cplsr.episodes.heads.auto import (
+    LAST_TOKEN,
+    USUAL,
+    Auto,
+    Reading,
+    choose,
+    left_out_errors,
+    part_products,
+    spreads_of_classes,
+    weights_of,
+)
 from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge
 
@@ -37,23 +47,33 @@ class Choice:
         """Say it in one sentence; empty where it was asked for."""
         if not self.reason:
             return ""
-        decay = self.reading.decay
-        blocks = (
-            "the last class token alone"
-            if decay is None
-            else "the last block alone"
-            if decay == 0
-            else "all blocks alike"
-            if decay == 1
-            else f"all blocks, each counting {decay:g} of the one above"
-        )
         penalty = f" (penalty {self.head.penalty:g})" if isinstance(self.head, Ridge) else ""
-        return f"Head: {self.head.name}{penalty}, reading {blocks}: {self.reason}."
+        return f"Head: {self.head.name}{penalty}, reading {_blocks(self.reading)}: {self.reason}."
+
+
+def _blocks(reading: Reading) -> str:
+    """Which blocks a reading sees, in words."""
+    if reading.decay is None:
+        return "the last class token alone"
+    if reading.decay == 0:
+        return "the last block alone"
+    share = "alike" if reading.decay == 1 else f"each counting {reading.decay:g} of the one above"
+    if not reading.favor:
+        return f"all blocks {share}" if reading.decay == 1 else f"all blocks, {share}"
+    more = f"more where they tell the classes apart (favor {reading.favor:g})"
+    return f"all blocks, {more}" if reading.decay == 1 else f"all blocks, {share} and {more}"
 
 
 def fixed_choice(head: Head, decay: Any) -> Choice:
-    """A head that was asked for, on the usual reading where none was; `None` for embeddings without blocks."""
-    return Choice(head, Reading(USUAL.decay if decay == "auto" else decay))
+    """A head that was asked for, on the reading that was, or on the usual one where none was.
+
+    Args:
+        head: The head.
+        decay: A `Reading`, or `auto` for the usual one, or the decay of one without favor.
+    """
+    if isinstance(decay, Reading):
+        return Choice(head, decay)
+    return Choice(head, USUAL if decay == "auto" else replace(LAST_TOKEN, decay=decay))
 
 
 def choose_reading(head: Auto, support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"]) -> Choice:
@@ -66,21 +86,18 @@ def choose_reading(head: Auto, support: Float64[ndarray, "images dim"], labels: 
     """
     rows = even_rows_by_class(labels, MOST_IMAGES)
     vectors, classes = torch.from_numpy(support[rows]), torch.from_numpy(labels[rows])
-    readings, products = head.readings(), part_products(vectors, vectors, head.parts)
-    errors = left_out_errors(products, classes, int(labels.max()) + 1, readings)
-    likeness = likeness_of_classes(products, classes)
-    usual = head.usual(likeness)
-    number = int(choose(errors, classes, usual))
+    readings, way = head.readings(), int(labels.max()) + 1
+    weights = weights_of(readings, spreads_of_classes(vectors, classes, way, head.parts))
+    errors = left_out_errors(part_products(vectors, vectors, head.parts), classes, way, readings, weights)
+    number = int(choose(errors, classes, head.usual))
     asked = classes.bincount()[classes] > 1
-    alike = f"{likeness:.2f}"
     if not asked.any():
-        reason = f"the usual choice for classes of mean cosine {alike}, because no class has two images to choose by"
-    elif number == usual:
-        reason = f"the usual choice for classes of mean cosine {alike}: no other is clearly better on images left out"
+        reason = "the usual choice, because no class has two images to choose by"
+    elif number == head.usual:
+        reason = "the usual choice, because no other is clearly better on the images left out in turn"
     else:
-        of_usual, best = (float(errors[row, asked].mean()) for row in (int(usual), number))
+        of_usual, best = (float(errors[row, asked].mean()) for row in (head.usual, number))
         reason = (
             f"its squared error on the images left out in turn is {best:.3f}, that of the usual choice {of_usual:.3f}"
         )
-    reading = readings[number]
-    return Choice(Ridge(reading.penalty), reading, reason)
+    return Choice(Ridge(readings[number].penalty), readings[number], reason)

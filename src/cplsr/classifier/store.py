@@ -66,6 +66,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         choice={
             "head": head.choice_.head.description(),
             "decay": head.choice_.reading.decay,
+            "favor": head.choice_.reading.favor,
             "reason": head.choice_.reason,
         },
         backbone=backbone.description(),
@@ -154,7 +155,8 @@ def _choice(info: ClassifierInfo) -> Choice:
         return fixed_choice(Prototypes(info.settings.get("prototype", "mean")), None)
     head = _made(info.choice["head"])
     penalty = head.penalty if isinstance(head, Ridge) else USUAL.penalty
-    return Choice(head, Reading(info.choice["decay"], penalty), info.choice["reason"])
+    reading = Reading(info.choice["decay"], info.choice.get("favor", 0.0), penalty)
+    return Choice(head, reading, info.choice["reason"])
 
 
 def _read_tensors(folder: Path, sha256: str) -> dict[str, ndarray]:

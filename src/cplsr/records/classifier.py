@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Required, TypedDict
+from typing import Any, ClassVar, Literal, NotRequired, Required, TypedDict
 
 from cplsr.records.parts import BackboneInfo
 from cplsr.records.record import Record
@@ -29,10 +29,11 @@ class FittedWith(TypedDict, total=False):
 
 
 class Chosen(TypedDict):
-    """The head that was fitted, which blocks it reads (see `Reading`), and why."""
+    """The head that was fitted, which blocks it reads (see `Reading`; at first nothing was favored), and why."""
 
     head: HeadInfo
     decay: float | None
+    favor: NotRequired[float]
     reason: str
 
 

@@ -6,32 +6,39 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.episodes.heads.auto import Auto, Reading
+from cplsr.episodes.heads.auto import Auto, Reading, spreads_of_classes
 
 
 def ridge_scores(X, Y, Z, penalty):
     return Z @ X.T @ np.linalg.inv(X @ X.T + penalty * np.eye(len(X))) @ Y
 
 
-def read(vectors, decay, blocks):
-    """The class token and patch mean of block l count decay^(blocks − 1 − l) in inner products, all together 1."""
-    rows = []
-    for vector in vectors:
-        parts = np.split(vector, 2 * blocks)
-        if decay is None:
-            rows.append(parts[-2] / np.linalg.norm(parts[-2]))
-            continue
-        weights = [decay ** (blocks - 1 - part // 2) for part in range(2 * blocks)]
-        scaled = [
-            np.sqrt(weight / sum(weights)) * part / np.linalg.norm(part)
-            for part, weight in zip(parts, weights, strict=True)
+def parts_of(vector, blocks):
+    return [part / np.linalg.norm(part) for part in np.split(vector, 2 * blocks)]
+
+
+def spreads(support, labels, blocks):
+    """Of each part: one minus the mean cosine between support images of different classes."""
+    parts = [parts_of(vector, blocks) for vector in support]
+    pairs = [(i, j) for i in range(len(labels)) for j in range(len(labels)) if labels[i] != labels[j]]
+    return [1 - np.mean([parts[i][p] @ parts[j][p] for i, j in pairs]) for p in range(2 * blocks)]
+
+
+def read(vectors, decay, favor, spread, blocks):
+    """Part p of block l counts decay^(blocks − 1 − l) · e^(favor · spread of p) in inner products, all together 1."""
+    if decay is None:
+        return np.stack([parts_of(vector, blocks)[-2] for vector in vectors])
+    weights = [decay ** (blocks - 1 - part // 2) * np.exp(favor * spread[part]) for part in range(2 * blocks)]
+    return np.stack(
+        [
+            np.concatenate([np.sqrt(w / sum(weights)) * part for w, part in zip(weights, parts, strict=True)])
+            for parts in (parts_of(vector, blocks) for vector in vectors)
         ]
-        rows.append(np.concatenate(scaled))
-    return np.stack(rows)
+    )
 
 
-def errors(support, labels, way, blocks, decay, penalty):
-    X, Y = read(support, decay, blocks), np.eye(way)[labels]
+def errors(support, labels, way, blocks, decay, favor, penalty):
+    X, Y = read(support, decay, favor, spreads(support, labels, blocks), blocks), np.eye(way)[labels]
     found = []
     for i in range(len(X)):
         if (labels == labels[i]).sum() > 1:
@@ -40,27 +47,23 @@ def errors(support, labels, way, blocks, decay, penalty):
     return np.array(found)
 
 
-def usual_decay(support, labels, blocks):
-    """0.4 for classes whose class tokens of the last block are unlike each other, 0.8 for those that are alike."""
-    tokens = read(support, None, blocks)
-    cosines = [tokens[i] @ tokens[j] for i in range(len(tokens)) for j in range(len(tokens)) if labels[i] != labels[j]]
-    return 0.4 if np.mean(cosines) < 0.25 else 0.6 if np.mean(cosines) < 0.3 else 0.8
+USUAL = 0.9, 4.0, 0.03
+OPTIONS = [
+    (decay, favor, penalty)
+    for decay, favor in [(None, 0), *((decay, favor) for decay in (0.9, 1.0) for favor in (0, 2, 4, 8))]
+    for penalty in (0.01, 0.03, 0.1, 0.3, 1.0)
+]
 
 
 def chosen(support, labels, way, blocks):
-    decay = usual_decay(support, labels, blocks)
-    usual = errors(support, labels, way, blocks, decay, 0.03)
+    usual = errors(support, labels, way, blocks, *USUAL)
     if len(usual) == 0:
-        return decay, 0.03
-    options = {
-        (decay, penalty): errors(support, labels, way, blocks, decay, penalty)
-        for decay in (None, 0.0, 0.4, 0.6, 0.8, 1.0)
-        for penalty in (0.01, 0.03, 0.1, 0.3, 1.0)
-    }
+        return USUAL
+    options = {option: errors(support, labels, way, blocks, *option) for option in OPTIONS}
     best = min(options, key=lambda option: options[option].mean())
     gain = usual - options[best]
     clear = gain.mean() >= 2 * gain.std(ddof=1) / np.sqrt(len(gain))
-    return best if clear else (decay, 0.03)
+    return best if clear else USUAL
 
 
 def drawn(seed, counts, blocks=3, queries=5, width=6):
@@ -83,17 +86,32 @@ def test_it_answers_with_the_reading_that_refitting_finds(seed, counts):
 
     found = Auto(parts=6).scores(*map(torch.from_numpy, (support, labels, queries)), way).numpy()
 
-    decay, penalty = chosen(support, labels, way, 3)
-    expected = 12 * ridge_scores(read(support, decay, 3), np.eye(way)[labels], read(queries, decay, 3), penalty)
+    decay, favor, penalty = chosen(support, labels, way, 3)
+    X, Z = (read(vectors, decay, favor, spreads(support, labels, 3), 3) for vectors in (support, queries))
+    expected = 12 * ridge_scores(X, np.eye(way)[labels], Z, penalty)
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_every_kind_of_reading_is_taken_somewhere():
     taken = {chosen(*drawn(seed, [5, 5, 5])[:2], 3, 3) for seed in range(60)}
 
-    assert {(0.4, 0.03), (0.8, 0.03)} <= taken
-    assert len({decay for decay, _ in taken}) >= 4
-    assert len({penalty for _, penalty in taken}) >= 3
+    assert {0.9, 1.0} <= {decay for decay, _, _ in taken}
+    assert len({favor for _, favor, _ in taken}) >= 3
+    assert len({penalty for _, _, penalty in taken}) >= 3
+
+
+def test_the_last_class_token_is_read_alone_where_all_else_misleads():
+    generator = np.random.default_rng(0)
+    support, labels = generator.normal(size=(15, 36)), np.repeat(np.arange(3), 5)
+    support[:, 24:30] = np.eye(3, 6)[labels] + 0.05 * generator.normal(size=(15, 6))
+    support[:, 30:] = np.eye(5, 6)[np.tile(np.arange(5), 3)]  # the same five patch means in every class
+
+    decay, favor, penalty = chosen(support, labels, 3, 3)
+    found = Auto(parts=6).scores(*map(torch.from_numpy, (support, labels, support)), 3).numpy()
+
+    assert (decay, favor) == (None, 0)
+    X = read(support, None, 0, None, 3)
+    np.testing.assert_allclose(found, 12 * ridge_scores(X, np.eye(3)[labels], X, penalty), atol=1e-8)
 
 
 def test_episodes_choose_each_for_itself():
@@ -114,21 +132,38 @@ def test_plain_embeddings_and_a_given_decay_choose_the_penalty_only():
     assert {reading.decay for reading in Auto(parts=6, decay=1.0).readings()} == {1.0}
 
 
-@pytest.mark.parametrize(
-    ("likeness", "decay"), [(-1.0, 0.4), (0.2499, 0.4), (0.25, 0.6), (0.2999, 0.6), (0.3, 0.8), (1.0, 0.8)]
-)
-def test_the_usual_reading_goes_deeper_the_more_alike_the_classes_are(likeness, decay):
+def test_where_nothing_is_clearly_better_the_usual_reading_is_taken():
     def usual(head):
-        return head.readings()[int(head.usual(torch.tensor(likeness)))]
+        return head.readings()[head.usual]
 
-    assert usual(Auto(parts=6)) == Reading(decay, 0.03)
-    assert usual(Auto()) == Reading(None, 0.03)
-    assert usual(Auto(parts=6, decay=1.0)) == Reading(1.0, 0.03)
+    assert usual(Auto(parts=6)) == Reading(0.9, 4.0, 0.03)
+    assert usual(Auto()) == Reading(None, 0.0, 0.03)
+    assert usual(Auto(parts=6, decay=1.0)) == Reading(1.0, 0.0, 0.03)
 
 
+@pytest.mark.parametrize("favor", [0.0, 4.0])
 @pytest.mark.parametrize("decay", [None, 0.0, 0.3, 1.0])
-def test_weights_of_the_parts_add_up_to_one(decay):
-    weights = Reading(decay).weights(8)
+def test_weights_of_the_parts_add_up_to_one(decay, favor):
+    weights = Reading(decay, favor).weights(torch.tensor([0.0, 0.1, 0.0, 0.2, 0.0, 0.1, 0.5, 0.5]))
 
     assert weights.sum() == pytest.approx(1)
     assert weights[-2] == weights.max()
+
+
+def test_parts_that_spread_the_classes_out_count_more_and_one_part_counts_all():
+    same, spread = Reading(1.0, 4.0).weights(torch.tensor([[0.2, 0.2], [0.0, 0.5]]))
+
+    assert same.tolist() == [0.5, 0.5]
+    assert (spread[1] / spread[0]).item() == pytest.approx(np.exp(2.0))
+    assert Reading(0.9, 4.0).weights(torch.tensor([0.7])).tolist() == [1.0]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**6), counts=st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_spreads_are_those_of_all_pairs_of_images_of_different_classes(seed, counts):
+    support, labels, _ = drawn(seed, counts)
+
+    found = spreads_of_classes(torch.from_numpy(support), torch.from_numpy(labels), len(counts), 6).numpy()
+
+    expected = spreads(support, labels, 3) if len(counts) > 1 else np.ones(6)
+    np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -15,7 +15,8 @@ from cplsr.episodes.heads.head import Head, Task, one_hot
 from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores, penalized_factor
 from cplsr.episodes.prototypes import normalize
 
-DECAYS = (None, 0.0, 0.4, 0.6, 0.8, 1.0)
+DECAYS = (0.9, 1.0)
+FAVORS = (0.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 CLEAR = 2.0
 """A reading other than the usual one is taken from this many standard errors of the difference on."""
@@ -26,38 +27,48 @@ CLEAR = 2.0
 class Reading:
     """What of an embedding a ridge head sees, and its penalty.
 
+    A part counts decay^(blocks above it) · e^(favor · spread). Its spread is how far apart it puts the classes: one
+    minus the mean cosine between support images of different classes. So the same reading goes by the images: a
+    backbone spreads photos far out in its last blocks, and other images hardly more there than below.
+
     Attributes:
         decay: How much a block counts, compared with the block above it: 0 is the last block alone, 1 all blocks alike;
             `None` is the class token of the last block alone, the paper's embedding.
+        favor: By how much parts that spread the classes out are favored; 0 is not at all.
         penalty: The weight λ of the ridge head.
     """
 
-    decay: float | None = 0.6
+    decay: float | None = 0.9
+    favor: float = 4.0
     penalty: float = 0.03
 
-    def weights(self, parts: int) -> Float[Tensor, "parts"]:
+    def weights(self, spreads: Float[Tensor, "*episodes parts"]) -> Float[Tensor, "*episodes parts"]:
         """The share of each part of an embedding in the inner products; they add up to 1.
 
         Args:
-            parts: Class token and patch mean of each block in turn, as `depth` pooling gives them; or 1.
+            spreads: Of class token and patch mean of each block in turn, as `depth` pooling gives them; or of a whole.
         """
+        parts = spreads.shape[-1]
         if parts == 1:
-            return torch.ones(1, dtype=torch.float64)
+            return torch.ones_like(spreads)
         if self.decay is None:
-            return one_hot(torch.tensor([parts - 2]), parts, torch.ones((), dtype=torch.float64))[0]
-        weights = torch.tensor(self.decay, dtype=torch.float64) ** torch.arange(parts // 2 - 1, -1, -1)
-        return (weights / (2 * weights.sum())).repeat_interleave(2)
+            return one_hot(torch.tensor(parts - 2, device=spreads.device), parts, spreads).expand_as(spreads)
+        above = torch.arange(parts // 2 - 1, -1, -1, dtype=spreads.dtype, device=spreads.device).repeat_interleave(2)
+        weights = self.decay**above * torch.exp(self.favor * spreads)
+        return weights / weights.sum(dim=-1, keepdim=True)
 
 
 USUAL = Reading()
-"""Where nothing is known of the images."""
+"""Where nothing of the images says which is best."""
 
-READINGS = tuple(Reading(*choice) for choice in product(DECAYS, PENALTIES))
+LAST_TOKEN = Reading(decay=None, favor=0.0)
+"""The paper's embedding."""
 
-LIKENESS = (0.25, 0.3)
-USUAL_DECAYS = (0.4, 0.6, 0.8)
-"""The usual decay below the first likeness of the classes, between the two, and from the second on: to a backbone that
-was trained on photos the classes of other images look alike, and lower blocks tell those apart."""
+READINGS = tuple(
+    replace(reading, penalty=penalty)
+    for reading in (LAST_TOKEN, *(Reading(*choice) for choice in product(DECAYS, FAVORS)))
+    for penalty in PENALTIES
+)
 
 
 @final
@@ -65,7 +76,7 @@ was trained on photos the classes of other images look alike, and lower blocks t
 class Auto(Head):
     """The ridge head on the reading that the support images like best.
 
-    With one image per class, and where nothing else is clearly better, that is the usual one for classes so much alike.
+    With one image per class, and where nothing else is clearly better, that is the usual one.
 
     Attributes:
         parts: Of how many equal parts an embedding consists; evaluation and the classifier fill it in.
@@ -91,25 +102,26 @@ class Auto(Head):
         """All readings to choose from."""
         if self.decay == "auto" and self.parts > 1:
             return READINGS
-        return tuple(Reading(None if self.decay == "auto" else self.decay, penalty) for penalty in PENALTIES)
+        decay = None if self.decay == "auto" else self.decay
+        return tuple(Reading(decay, 0.0, penalty) for penalty in PENALTIES)
 
-    def usual(self, likeness: Float[Tensor, "*episodes"]) -> Int[Tensor, "*episodes"]:
-        """The number of the usual reading, for classes so much alike."""
+    @property
+    def usual(self) -> int:
+        """The number of the reading to take where no other is clearly better."""
         readings = self.readings()
-        decays = USUAL_DECAYS if readings is READINGS else (readings[0].decay,) * len(USUAL_DECAYS)
-        numbers = torch.tensor([readings.index(Reading(decay)) for decay in decays], device=likeness.device)
-        return numbers[torch.bucketize(likeness, torch.tensor(LIKENESS).to(likeness), right=True)]
+        return readings.index(USUAL if readings is READINGS else replace(readings[0], penalty=USUAL.penalty))
 
     def answer(self, task: Task) -> Float[Tensor, "*episodes queries way"]:
         """See `Head.answer`."""
         inner = part_products(torch.cat((task.support, task.queries), dim=-2), task.support, self.parts)
         count, readings = len(task.labels), self.readings()
         of_support = inner[..., :count, :]
-        errors = left_out_errors(of_support, task.labels, task.way, readings)
-        chosen = choose(errors, task.labels, self.usual(likeness_of_classes(of_support, task.labels)))
-        weights = torch.stack([reading.weights(self.parts) for reading in readings]).to(inner)[chosen]
+        weights = weights_of(readings, spreads_of_classes(task.support, task.labels, task.way, self.parts))
+        errors = left_out_errors(of_support, task.labels, task.way, readings, weights)
+        chosen = choose(errors, task.labels, self.usual)
+        own = _of_reading(weights, chosen)[..., None, None]
         penalties = torch.tensor([reading.penalty for reading in readings]).to(inner)[chosen]
-        products = (weights[..., None, None] * inner).sum(dim=-3)
+        products = (own * inner).sum(dim=-3)
         factor = penalized_factor(products[..., :count, :], penalties[..., None, None])
         truth = one_hot(task.labels, task.way, inner)
         return TEMPERATURE * products[..., count:, :] @ torch.cholesky_solve(truth, factor)
@@ -123,12 +135,27 @@ def part_products(
     return rows @ columns.transpose(-1, -2)
 
 
-def likeness_of_classes(
-    inner: Float[Tensor, "*episodes parts support support"], labels: Int[Tensor, "support"]
-) -> Float[Tensor, "*episodes"]:
-    """The mean cosine between support images of different classes, by the last class token; 0 of one class."""
-    tokens = inner[..., -2 if inner.shape[-3] > 1 else -1, :, :]
-    return tokens[..., labels[:, None] != labels].mean(dim=-1).nan_to_num()
+def spreads_of_classes(
+    support: Float[Tensor, "*episodes support dim"], labels: Int[Tensor, "support"], way: int, parts: int
+) -> Float[Tensor, "*episodes parts"]:
+    """How far apart each part of the embeddings puts the classes; 1 where there is but one class.
+
+    One minus the mean cosine between support images of different classes. The cosines of all pairs add up to the
+    squared length of the sum of the unit vectors, those within a class to that of the class's sum.
+    """
+    members = one_hot(labels, way, support)
+    unit = normalize(support.unflatten(-1, (parts, -1))).transpose(-2, -3)  # (…, parts, support, dim)
+    sums = members.T @ unit
+    across = sums.sum(dim=-2).square().sum(dim=-1) - sums.square().sum(dim=(-1, -2))
+    pairs = len(labels) ** 2 - members.sum(dim=0).square().sum()
+    return 1 - across / pairs.clamp(min=1)
+
+
+def weights_of(
+    readings: tuple[Reading, ...], spreads: Float[Tensor, "*episodes parts"]
+) -> Float[Tensor, "*episodes readings parts"]:
+    """What each reading makes of the parts."""
+    return torch.stack([reading.weights(spreads) for reading in readings], dim=-2)
 
 
 def left_out_errors(
@@ -136,9 +163,9 @@ def left_out_errors(
     labels: Int[Tensor, "support"],
     way: int,
     readings: tuple[Reading, ...],
+    weights: Float[Tensor, "*episodes readings parts"],
 ) -> Float[Tensor, "*episodes readings support"]:
     """Squared errors of the ridge head at each support image when it was left out, for each reading."""
-    weights = torch.stack([reading.weights(inner.shape[-3]) for reading in readings]).to(inner)
     penalties = torch.tensor([reading.penalty for reading in readings]).to(inner)[:, None, None]
     products = (weights @ inner.flatten(-2)).unflatten(-1, inner.shape[-2:])
     left_out = leave_one_out_scores(products, labels, way, penalties)
@@ -148,7 +175,7 @@ def left_out_errors(
 def choose(
     errors: Float[Tensor, "*episodes readings support"],
     labels: Int[Tensor, "support"],
-    usual: Int[Tensor, "*episodes"],
+    usual: int,
 ) -> Int[Tensor, "*episodes"]:
     """The number of the reading with the least error, if it is clearly better than the usual one; else that.
 
@@ -156,15 +183,15 @@ def choose(
     """
     asked = labels.bincount()[labels] > 1
     if int(asked.sum()) < 2:
-        return usual
+        return torch.full(errors.shape[:-2], usual, device=errors.device)
     errors = errors[..., asked]
     best = errors.mean(dim=-1).argmin(dim=-1)
-    gain = _of_reading(errors, usual) - _of_reading(errors, best)
+    gain = errors[..., usual, :] - _of_reading(errors, best)
     clear = gain.mean(dim=-1) >= CLEAR * gain.std(dim=-1) / gain.shape[-1] ** 0.5
     return torch.where(clear, best, usual)
 
 
 def _of_reading(
-    errors: Float[Tensor, "*episodes readings support"], numbers: Int[Tensor, "*episodes"]
-) -> Float[Tensor, "*episodes support"]:
-    return errors.gather(-2, numbers[..., None, None].expand(*numbers.shape, 1, errors.shape[-1]))[..., 0, :]
+    rows: Float[Tensor, "*episodes readings columns"], numbers: Int[Tensor, "*episodes"]
+) -> Float[Tensor, "*episodes columns"]:
+    return rows.gather(-2, numbers[..., None, None].expand(*numbers.shape, 1, rows.shape[-1]))[..., 0, :]
