@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -73,6 +73,12 @@ class KnownVectors(Protocol):
     def select(self, positions: Int64[np.ndarray, "images"]) -> KnownVectors:
         """The vectors of the images at `positions`, in that order."""
         ...
+
+
+def numbered(labels: Iterable[Any], classes: Sequence[Any]) -> Int64[np.ndarray, "images"]:
+    """The position of every label among the classes."""
+    number = {name: position for position, name in enumerate(classes)}
+    return np.array([number[label] for label in labels], dtype=np.int64)
 
 
 def _read_selected(reader: ImageReader, positions: Int64[np.ndarray, "images"], index: int) -> Image.Image:

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from PIL import Image
 
-from cplsr.data.domain import Domain, UnreadableImageError
+from cplsr.data.domain import Domain, UnreadableImageError, numbered
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import read_image
 from cplsr.environment import is_offline
@@ -237,6 +237,5 @@ def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str
     if named and min(values) < 0:
         raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
     order = sorted(set(values))
-    number = {value: position for position, value in enumerate(order)}
     classes = tuple(feature.names[value] if named else str(value) for value in order)
-    return classes, np.array([number[value] for value in values], dtype=np.int64)
+    return classes, numbered(values, order)

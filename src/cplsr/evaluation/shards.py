@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, numbered
 from cplsr.data.listing import skipped_message
 from cplsr.data.parts import Part, Parts
 from cplsr.data.vectors import VectorShard, shard_file, shard_files
@@ -104,9 +104,9 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
             stale.unlink()
         if not (images := sum(part.images for part in done)):
             raise InputError(f"none of the files that {info.name} lists can be opened: check the paths")
-        skipped = [[name, reason] for source in sources for name, reason in source.skipped]
+        skipped = [file for source in sources for file in source.skipped]
         if settings.strict and skipped:
-            raise InputError(skipped_message(out, [(name, reason) for name, reason in skipped]))
+            raise InputError(skipped_message(out, skipped))
         info = replace(info, skipped=skipped, shards=len(done), images=images, failed=sum(p.failed for p in done))
         info.write(out)
     return WrittenVectors(info, sum(part.images for part in done if part.new))
@@ -155,8 +155,7 @@ class _Renumbered:
 
     def __call__(self) -> Domain:
         domain = self.part()
-        new = np.array([self.classes.index(name) for name in domain.classes], dtype=np.int64)
-        return replace(domain, classes=self.classes, labels=new[domain.labels])
+        return replace(domain, classes=self.classes, labels=numbered(domain.classes, self.classes)[domain.labels])
 
 
 def _engine(jobs: Iterator[ShardJob], settings: ShardingSettings) -> Iterator[Ended[ShardJob, ShardOutcome]]:
