@@ -119,10 +119,9 @@ def _stored(rows: Any, folder: Path) -> tuple[Any, str, str]:
 
 
 def _load_saved(folder: Path) -> Any:
+    datasets = _import_datasets()
     try:
-        return _import_datasets().load_from_disk(str(folder))
-    except InputError:
-        raise
+        return datasets.load_from_disk(str(folder))
     except Exception as error:  # a missing or damaged file inside shows as nearly anything
         raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
 
