@@ -12,7 +12,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,21 +141,15 @@ def _jobs(
     number = 0
     for source in sources:
         for part in source.parts(settings.shard_images):
-            part = part if source.classes == classes else _Renumbered(part, classes)
+            part = part if source.classes == classes else partial(_renumbered, part, classes)
             yield ShardJob(number, part, load, key, out, settings)
             number += 1
 
 
-@dataclass(frozen=True)
-class _Renumbered:
+def _renumbered(part: Part, classes: tuple[str, ...]) -> Domain:
     """A part with its labels among the classes of all sources."""
-
-    part: Part
-    classes: tuple[str, ...]
-
-    def __call__(self) -> Domain:
-        domain = self.part()
-        return replace(domain, classes=self.classes, labels=numbered(domain.classes, self.classes)[domain.labels])
+    domain = part()
+    return replace(domain, classes=classes, labels=numbered(domain.classes, classes)[domain.labels])
 
 
 def _engine(jobs: Iterator[ShardJob], settings: ShardingSettings) -> Iterator[Ended[ShardJob, ShardOutcome]]:
