@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.color_folders import Paint
 from PIL import Image
 
 from cplsr.app.session import Session, Shared, new_session
 from cplsr.backbones.backbone import Backbone
 
 COLORS = {"red": (200, 40, 40), "green": (40, 190, 60), "blue": (40, 60, 200)}
-Paint = Callable[..., list[Path]]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from copy import copy
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.color_folders import Paint
 from PIL import Image
 
 from cplsr.app.answers import answers_html
@@ -26,7 +26,6 @@ from cplsr.app.steps import add_class, classify, correct, remove_class
 from cplsr.app.view import PAGE, View
 from cplsr.classifier.explanation import Explanation
 
-Paint = Callable[..., list[Path]]
 VIEW = View()
 NASTY = "<img src=x> \"q\" 'p' & {{b}} ${c} `d`"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.color_folders import Paint
 
 from cplsr.app.actions import Label, Refused, Teach
 from cplsr.app.downloads import (
@@ -47,7 +48,6 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.errors import InputError
 
-Paint = Callable[..., list[Path]]
 VIEW = View()
 
 

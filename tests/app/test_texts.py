@@ -6,12 +6,12 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from oracles.color_folders import Paint
 
 from cplsr.app import texts, uploads
 from cplsr.app.actions import LANGUAGES, Reason
@@ -27,7 +27,6 @@ from cplsr.episodes.heads.auto import Reading
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.export import browser_page, exported, to_onnx
 
-Paint = Callable[..., list[Path]]
 APP = Path(texts.__file__).parent
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ from PIL import Image
 
 from cplsr.data.domain import Domain
 from cplsr.data.open import open_domain
+
+Paint = Callable[..., list[Path]]
+"""Writes pictures of one color, as the fixture `paint` of the page's tests does."""
 
 
 def noise_folders(root: Path, classes: int, images: int, step: int) -> Domain:

@@ -88,16 +88,16 @@ def test_a_sample_is_mean_plus_factor_times_noise():
             torch.testing.assert_close(drawn[k, i], gaussians.means[k] + factors[k] @ noise[k, i])
 
 
-@given(
-    way=st.integers(1, 4),
-    shot=st.integers(1, 3),
-    query=st.integers(1, 3),
-    survivors=st.integers(1, 3),
-    seed=st.integers(0, 99),
+few = st.integers(1, 3)
+recipes = st.builds(
+    PseudoEpisodeRecipe, way=st.integers(1, 4), shot=few, query=few, candidates=st.just(12), survivors=few
 )
+
+
+@given(recipes, st.integers(0, 99))
 @settings(deadline=None, max_examples=25)
-def test_an_episode_has_the_shape_asked_for(way, shot, query, survivors, seed):
-    recipe = PseudoEpisodeRecipe(way, shot, query, candidates=12, survivors=survivors)
+def test_an_episode_has_the_shape_asked_for(recipe, seed):
+    way, shot, query = recipe.way, recipe.shot, recipe.query
     episode = draw_pseudo_episode(some_gaussians(seed), recipe, generator=torch.Generator().manual_seed(seed))
     assert episode.support.shape == (way, shot, 6)
     assert episode.query.shape == (way, query, 6)

@@ -429,10 +429,10 @@ def test_every_changed_digit_of_the_image_index_is_noticed(tiny, tmp_path, monke
     from cplsr.processes import Processes
 
     def opened():
-        return decoded_images.decoded_images(tiny, 16, processes=Processes(), workers=0, folder=tmp_path / "images")
+        return decoded_images.decoded_images(tiny, 16, processes=Processes(), workers=0)
 
     labels = opened().labels.tolist()
-    (index,) = (tmp_path / "images").glob("*/index.json")
+    (index,) = (tmp_path / "cplsr-cache" / "images").glob("*/index.json")
     whole = index.read_bytes()
     decoded = []
     real = decoded_images.decode

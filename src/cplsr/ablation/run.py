@@ -14,6 +14,7 @@ import torch
 from cplsr.ablation.plan import Run
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.adapters.attach import attached
+from cplsr.adapters.full import Full
 from cplsr.adapters.kinds import accepts_option
 from cplsr.analysis.cost import forward_seconds
 from cplsr.backbones.backbone import Backbone
@@ -23,7 +24,7 @@ from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.evaluate import evaluate
 from cplsr.evaluation.snapshots import measure_snapshots
-from cplsr.methods.registry import FULL, METHODS, learning_kind
+from cplsr.methods.registry import METHODS, learning_kind
 from cplsr.methods.support_tuning import TUNED
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome
 from cplsr.records.public import public
@@ -214,7 +215,7 @@ def declared(run: Run) -> Declaration:
         return {"trains": "nothing", "sees": "nothing"}
     tunes = "" if run.adapt == 0 else f"; tunes on each support set ({run.adapt} episodes)"
     kind = learning_kind(run.adapter, run.adapter_options)
-    return {"trains": "backbone" if kind == FULL else kind, "sees": METHODS.find(run.method).sees + tunes}
+    return {"trains": "backbone" if kind == Full.kind else kind, "sees": METHODS.find(run.method).sees + tunes}
 
 
 def count_parameters(run: Run, workspace: Workspace) -> int:

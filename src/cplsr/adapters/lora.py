@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from msgspec import Meta
 from torch import nn
 
@@ -48,8 +49,6 @@ class Lora(Adapter):
 
     def install(self, backbone: Backbone) -> None:
         """Let peft wrap the projections, and hold its parameters here too, under names of our own."""
-        import torch
-
         try:
             from peft import LoraConfig, inject_adapter_in_model
         except ImportError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +11,10 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.block_points import BlockPoints
+from cplsr.backbones.block_points import BlockPoints, RelayedPoints, attention_map
 from cplsr.errors import InputError
 
 See = Callable[[int, Float[Tensor, "batch heads rows tokens"]], None]
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 IMAGES_AT_A_TIME = 8
 """Attention maps take tokens² numbers per head and image, so that few images go together."""
@@ -36,7 +34,7 @@ class AttentionEntropy:
 def visit_attention(backbone: Backbone, images: Tensor, see: See) -> None:
     """Show the attention maps of every layer to `see(layer, maps)`, softmax and adapter included, in one pass."""
     with torch.inference_mode():  # of the last layer, for which all the earlier ones have to run
-        backbone.attention_maps(images, around=partial(_observed, see))
+        backbone.attention_maps(images, around=partial(_Observed, see))
 
 
 def entropy(maps: Float[Tensor, "*batch rows tokens"]) -> Float[Tensor, "*batch rows"]:
@@ -76,16 +74,14 @@ def cls_attention(backbone: Backbone, images: Tensor, layer: int = -1) -> Float[
     return torch.cat(parts)
 
 
-def _observed(see: See, adapted: BlockPoints) -> BlockPoints:
-    """The same points, with every attention map shown to `see` on its way."""
-    points = copy.copy(adapted)
-    points.attend = partial(_shown, see, adapted.attend)  # type: ignore[method-assign]
-    return points
+class _Observed(RelayedPoints):
+    """Other points, with every attention map shown to `see` before it is applied to the values."""
 
+    def __init__(self, see: See, points: BlockPoints) -> None:
+        super().__init__(points)
+        self.see = see
 
-def _shown(see: See, attend: Attend, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The adapter's attention of the unit vectors, which is the map itself; shown, then applied to the values."""
-    unit_vectors = torch.eye(keys.shape[-2], dtype=keys.dtype, device=keys.device).expand(*keys.shape[:2], -1, -1)
-    maps = attend(layer, queries, keys, unit_vectors)
-    see(layer, maps)
-    return maps @ values
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        maps = attention_map(self.points, layer, queries, keys)
+        self.see(layer, maps)
+        return maps @ values

@@ -131,7 +131,6 @@ def proxy_distance(
     target: Float[ndarray, "target_images dim"],
     *,
     limit: int = PROXY_IMAGES,
-    folds: int = PROXY_FOLDS,
     seed: int = 0,
 ) -> float:
     """2 (1 − 2 err) with err the cross-validated error of a linear classifier that tells two domains apart.
@@ -145,15 +144,17 @@ def proxy_distance(
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     count = min(limit, len(base), len(target))
-    if count < folds:
-        raise InputError(f"the distance between two domains in {folds} folds needs {folds} images of each, not {count}")
+    if count < PROXY_FOLDS:
+        raise InputError(
+            f"the distance between two domains in {PROXY_FOLDS} folds needs {PROXY_FOLDS} images of each, not {count}"
+        )
     generator = np.random.default_rng(seed)
     sides = [unit_length(side)[generator.choice(len(side), count, replace=False)] for side in (base, target)]
     pooled = np.concatenate(sides)
     pooled -= pooled.mean(axis=0)
     pooled /= np.sqrt(np.square(pooled).mean()) or 1.0
     domain = np.repeat([0, 1], count)
-    split = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    split = StratifiedKFold(PROXY_FOLDS, shuffle=True, random_state=seed)
     guessed = cross_val_predict(LogisticRegression(max_iter=1000), pooled, domain, cv=split)
     return max(0.0, 2 * (1 - 2 * float((guessed != domain).mean())))
 

@@ -57,9 +57,9 @@ def _count_factors(left: torch.Size, right: Any, *_: Any, out_shape: torch.Size,
     return out_shape.numel() if by_tensor_for_all else 0
 
 
-def fitting_sizes(patch_size: int, wanted: Sequence[int] = IMAGE_SIZES) -> tuple[int, ...]:
-    """The image sizes nearest to the wanted ones that patches fill exactly, each once."""
-    return tuple(dict.fromkeys(max(1, round(size / patch_size)) * patch_size for size in wanted))
+def fitting_sizes(patch_size: int) -> tuple[int, ...]:
+    """The image sizes nearest to `IMAGE_SIZES` that patches fill exactly, each once."""
+    return tuple(dict.fromkeys(max(1, round(size / patch_size)) * patch_size for size in IMAGE_SIZES))
 
 
 def cost_rows(

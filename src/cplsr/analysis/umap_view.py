@@ -43,11 +43,9 @@ def make_panel(
     classes: tuple[str, ...],
     vectors: Float[ndarray, "images dim"],
     labels: Int64[ndarray, "images"],
-    *,
-    seed: int = 0,
 ) -> Panel:
     """Fit UMAP to one domain at one stage."""
-    points = coordinates(vectors, seed=seed)
+    points = coordinates(vectors)
     x, y = (tuple(points[:, axis].tolist()) for axis in (0, 1))
     return Panel(domain, stage, classes, tuple(labels.tolist()), x, y)
 

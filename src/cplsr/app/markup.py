@@ -112,17 +112,15 @@ def left_out_html(session: Session, view: View) -> str:
     """Name the files that were not used, each with the reason."""
     if not session.left_out:
         return ""
-    rows = "".join(
-        f"<li><b>{text(file.name)}</b>: {text(file.reason.in_language(view.language))}</li>"
+    rows = (
+        element("li", element("b", text(file.name)), ": ", text(file.reason.in_language(view.language)))
         for file in session.left_out[:SHOWN_LEFT_OUT]
     )
     rest = len(session.left_out) - SHOWN_LEFT_OUT
     more = element("p", view.say("left_out_more", count=rest), class_="note") if rest > 0 else ""
-    return (
-        f'<details class="left-out"><summary data-key="left-out">'
-        f"{view.say('left_out', count=len(session.left_out))}</summary><ul>{rows}</ul>{more}"
-        f'<p class="buttons">{download_button("left_out", view)}</p></details>'
-    )
+    summary = element("summary", view.say("left_out", count=len(session.left_out)), data_key="left-out")
+    buttons = element("p", download_button("left_out", view), class_="buttons")
+    return element("details", summary, element("ul", *rows), more, buttons, class_="left-out")
 
 
 def home_html(session: Session, view: View) -> str:

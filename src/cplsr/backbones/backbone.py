@@ -12,14 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from cplsr.backbones.block_points import BlockPoints
+from cplsr.backbones.block_points import BlockPoints, attention_map
 from cplsr.backbones.families import Block, blocks_of, family_of, prefix_tokens
 from cplsr.backbones.fingerprint import fingerprint_of
 from cplsr.backbones.pooling import pool, pooled_layers
 from cplsr.backbones.positions import resize_positions
 from cplsr.backbones.views import check_views, views_of
 from cplsr.errors import InputError
-from cplsr.records.parts import BackboneInfo
+from cplsr.records.parts import BackboneInfo, Color
 
 Rotation = tuple[Tensor, Tensor]
 
@@ -57,8 +57,8 @@ class Backbone(nn.Module):
         model: nn.Module,
         *,
         source: str,
-        mean: tuple[float, float, float],
-        std: tuple[float, float, float],
+        mean: Color,
+        std: Color,
         pooling: str = "cls",
         layers: Sequence[int] | None = None,
         views: str = "plain",
@@ -283,9 +283,7 @@ class Backbone(nn.Module):
         for earlier in range(layer):
             tokens = steps.block(earlier, tokens, rotation)
         q, k, _ = steps.queries_keys_values(layer, steps.points.enter(layer, tokens), rotation)
-        # Attention applied to the unit vectors is the attention itself, whatever the adapter does to it.
-        unit_vectors = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
-        return steps.points.attend(layer, q, k, unit_vectors)
+        return attention_map(steps.points, layer, q, k)
 
     def _steps(self, around: Around | None = None) -> _Steps:
         blocks = self.blocks

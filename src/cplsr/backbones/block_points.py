@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -88,3 +89,11 @@ class RelayedPoints(BlockPoints):
     def mlp_branch(self, layer: int, y: Tensor) -> Tensor:
         """As the other points do."""
         return self.points.mlp_branch(layer, y)
+
+
+def attention_map(
+    points: BlockPoints, layer: int, queries: Tensor, keys: Tensor
+) -> Float[Tensor, "batch heads rows tokens"]:
+    """The attention itself, whatever the points do to it: what they make of the unit vectors."""
+    unit_vectors = torch.eye(keys.shape[-2], dtype=keys.dtype, device=keys.device).expand(*keys.shape[:2], -1, -1)
+    return points.attend(layer, queries, keys, unit_vectors)

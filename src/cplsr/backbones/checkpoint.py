@@ -14,14 +14,12 @@ from torch import nn
 from cplsr.backbones.checkpoint_keys import Architecture, read_architecture, translate, unwrap
 from cplsr.declared import read_record
 from cplsr.errors import InputError, first_line
-from cplsr.records.parts import Count
+from cplsr.records.parts import Color, Count
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
 LAYER_NORM_EPS = 1e-6
-
-Color = tuple[float, float, float]
 
 
 @dataclass(frozen=True)

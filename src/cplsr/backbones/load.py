@@ -17,16 +17,17 @@ from cplsr.backbones.checkpoint import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     SUFFIXES,
-    Color,
     checkpoint_colors,
     load_checkpoint,
     read_sidecar,
 )
+from cplsr.backbones.families import family_of
 from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
 from cplsr.environment import choose_device, choose_precision, keep_freed_memory, nor_in_the_cache
 from cplsr.errors import InputError, first_line
 from cplsr.named import Named
+from cplsr.records.parts import Color
 from cplsr.settings.backbone import BackboneSettings
 
 DEFAULT_BACKBONE = "facebook/dino-vits16"
@@ -151,8 +152,6 @@ def _from_checkpoint(path: Path, heads: int | None) -> Found:
 def _from_transformers(name: str) -> Found:
     """A folder or hub id through transformers; heads, poolers and decoders on top are not built."""
     from transformers import AutoConfig, AutoModel
-
-    from cplsr.backbones.families import family_of
 
     try:
         config = AutoConfig.from_pretrained(name)

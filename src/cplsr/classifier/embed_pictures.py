@@ -20,7 +20,8 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.embedding_classifier import named
 from cplsr.classifier.pictures import PictureReader, picture_names
 from cplsr.data.decode import DecodedBatch, decode
-from cplsr.data.domain import Domain, KnownVectors, UnreadableImageError
+from cplsr.data.domain import Domain, UnreadableImageError
+from cplsr.data.vectors import StoredVectors
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
 from cplsr.evaluation.embed import embed_pixels
@@ -188,7 +189,7 @@ def _given_embeddings(backbone: Backbone, vectors: ndarray) -> Embedded:
 
 
 def _stored_embeddings(
-    backbone: Backbone, pictures: Domain, vectors: KnownVectors, batch_size: int
+    backbone: Backbone, pictures: Domain, vectors: StoredVectors, batch_size: int
 ) -> Iterator[Embedded]:
     """The vectors that `cplsr embed` made of images, as if they were made now."""
     EmbeddingKey.of(backbone).require(vectors.model, vectors.folder)

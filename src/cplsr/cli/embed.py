@@ -69,5 +69,5 @@ def summary_text(written: WrittenVectors, out: Path) -> str:
     if info.skipped:
         from cplsr.data.listing import skipped_by_kind
 
-        lines.append(skipped_by_kind(info.name, [(name, reason) for name, reason in info.skipped]))
+        lines.append(skipped_by_kind(info.name, info.skipped))
     return "\n".join(lines)

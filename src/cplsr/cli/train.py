@@ -109,8 +109,9 @@ def run(options: Train, command: str) -> int:
         warnings.simplefilter("ignore")
     import torch
 
+    from cplsr.adapters.full import Full
     from cplsr.backbones.load import open_backbone
-    from cplsr.methods.registry import FULL, METHODS, learning_kind, make_objective, trained_kind
+    from cplsr.methods.registry import METHODS, learning_kind, make_objective, trained_kind
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -119,7 +120,7 @@ def run(options: Train, command: str) -> int:
     adapter_options, method_options = options.parsed_options()
     objective = make_objective(method, method_options, settings)
     kind, adapter_options = trained_kind(method, options.train, options.adapter, adapter_options)
-    if learning_kind(kind, adapter_options) == FULL:
+    if learning_kind(kind, adapter_options) == Full.kind:
         logging.getLogger(__name__).info("%s: all weights of the backbone are trained", method.name)
     backbone, base = open_backbone(options), cplsr.open_domain(options.base)
     val = None if options.val is None else cplsr.open_domain(options.val)

@@ -69,9 +69,7 @@ class CatalogEntry:
 
     def compare(self, domain: Domain, split: str) -> tuple[str, ...]:
         """List what differs from the expected counts, naming both numbers."""
-        expected = self.expected.get(split)
-        if expected is None:
-            return ()
+        expected = self.expected[split]
         counts = (("classes", expected.classes, len(domain.classes)), ("images", expected.images, len(domain)))
         return tuple(
             f"{wanted:,} {what} expected, {found:,} found" for what, wanted, found in counts if wanted != found

@@ -49,11 +49,9 @@ class DecodedImages:
         return torch.from_numpy(self.pixels[rows])
 
 
-def decoded_images(
-    domain: Domain, size: int, *, processes: Processes, workers: int | None = None, folder: Path | None = None
-) -> DecodedImages:
+def decoded_images(domain: Domain, size: int, *, processes: Processes, workers: int | None = None) -> DecodedImages:
     """Open the decoded images of `domain`, decoding them first if no whole and undamaged copy is in the cache."""
-    copy = _copy_of(domain, size, folder)
+    copy = _copy_of(domain, size)
     kept_there = processes.gather(processes.first and _is_kept(copy, domain, size, workers))[0]
     if not kept_there:
         return _in_memory(domain, size, workers)
@@ -77,7 +75,7 @@ def some_decoded_images(
     it takes all to know which are left; if all are decoded already, and every one was readable, these are used.
     """
     decoded = partial(decoded_images, size=size, processes=processes, workers=workers)
-    if processes.gather(processes.first and _all_there(_copy_of(domain, size, None)))[0]:
+    if processes.gather(processes.first and _all_there(_copy_of(domain, size)))[0]:
         return decoded(domain)
     some = decoded(domain.select(wanted))
     if some.unreadable:
@@ -87,9 +85,8 @@ def some_decoded_images(
     return replace(some, labels=domain.labels, fingerprint=domain.fingerprint, rows=rows)
 
 
-def _copy_of(domain: Domain, size: int, folder: Path | None) -> Path:
-    folder = folder or cache_folder() / "images"
-    return folder / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
+def _copy_of(domain: Domain, size: int) -> Path:
+    return cache_folder() / "images" / hashlib.sha256(f"2 {domain.fingerprint} {size}".encode()).hexdigest()[:32]
 
 
 def _all_there(copy: Path) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import numpy as np
 from jaxtyping import Int64, Shaped
@@ -16,6 +15,9 @@ from PIL import Image
 
 from cplsr.declared import nearest
 from cplsr.errors import InputError
+
+if TYPE_CHECKING:
+    from cplsr.data.vectors import StoredVectors
 
 Item = TypeVar("Item")
 
@@ -52,27 +54,10 @@ class RootedReader(ABC, Generic[Item]):
         return replace(self, items=tuple(self.items[position] for position in positions.tolist()))
 
 
-@runtime_checkable
-class KnownVectors(Protocol):
-    """The embeddings of a domain's images, where they were made before."""
-
-    @property
-    def folder(self) -> Path:
-        """Where they are."""
-        ...
-
-    @property
-    def model(self) -> Mapping[str, Any]:
-        """All they depend on besides the images."""
-        ...
-
-    def take(self, positions: Int64[np.ndarray, "some"]) -> tuple[np.ndarray, np.ndarray]:
-        """Of the images at some positions, which have a vector, and a matrix of those."""
-        ...
-
-    def select(self, positions: Int64[np.ndarray, "images"]) -> KnownVectors:
-        """The vectors of the images at `positions`, in that order."""
-        ...
+def numbered(labels: Iterable[Any], classes: Sequence[Any]) -> Int64[np.ndarray, "images"]:
+    """The position of every label among the classes."""
+    number = {name: position for position, name in enumerate(classes)}
+    return np.array([number[label] for label in labels], dtype=np.int64)
 
 
 def _read_selected(reader: ImageReader, positions: Int64[np.ndarray, "images"], index: int) -> Image.Image:
@@ -107,7 +92,7 @@ class Domain:
     flags: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     validation: Callable[[], Domain] | None = None
-    vectors: KnownVectors | None = None
+    vectors: StoredVectors | None = None
 
     def __post_init__(self) -> None:
         images = len(self.identities)

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from PIL import Image
 
-from cplsr.data.domain import Domain, UnreadableImageError
+from cplsr.data.domain import Domain, UnreadableImageError, numbered
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import read_image
 from cplsr.environment import is_offline
@@ -119,10 +119,9 @@ def _stored(rows: Any, folder: Path) -> tuple[Any, str, str]:
 
 
 def _load_saved(folder: Path) -> Any:
+    datasets = _import_datasets()
     try:
-        return _import_datasets().load_from_disk(str(folder))
-    except InputError:
-        raise
+        return datasets.load_from_disk(str(folder))
     except Exception as error:  # a missing or damaged file inside shows as nearly anything
         raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
 
@@ -237,6 +236,5 @@ def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str
     if named and min(values) < 0:
         raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
     order = sorted(set(values))
-    number = {value: position for position, value in enumerate(order)}
     classes = tuple(feature.names[value] if named else str(value) for value in order)
-    return classes, np.array([number[value] for value in values], dtype=np.int64)
+    return classes, numbered(values, order)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, numbered
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader
 from cplsr.errors import InputError, counted
@@ -29,12 +29,11 @@ class Row(NamedTuple):
     group: str | None = None
 
 
-def open_listing(table: Path | str, *, name: str | None = None, strict: bool = False) -> Domain:
+def open_listing(table: Path | str, *, strict: bool = False) -> Domain:
     """Open a csv (or tab-separated .tsv) with the columns path,label and optionally group; nothing is decoded yet.
 
     Args:
         table: the file; paths in it are relative to its own folder, never to the current one.
-        name: what reports call it; default: the file's name.
         strict: raise for images that are missing instead of naming them in `Domain.skipped`.
 
     Raises:
@@ -43,7 +42,7 @@ def open_listing(table: Path | str, *, name: str | None = None, strict: bool = F
     table = Path(table)
     rows = list(read_rows(table))
     classes = sorted({row.label for row in rows})
-    return domain_from_rows(rows, table.parent, name=name or table.stem, classes=classes, strict=strict)
+    return domain_from_rows(rows, table.parent, name=table.stem, classes=classes, strict=strict)
 
 
 def domain_from_rows(
@@ -65,14 +64,13 @@ def domain_from_rows(
 
 def listed(rows: Sequence[Row], root: Path, *, name: str, classes: Sequence[str]) -> Domain:
     """Make a domain of the images of `rows` that exist under `root`, even of none."""
-    number = {label: position for position, label in enumerate(classes)}
     files = look_at_files(str(root), [row.path for row in rows])
     kept = [row for row, file in zip(rows, files, strict=True) if file.problem is None]
     grouped = bool(kept) and all(row.group is not None for row in kept)
     return Domain(
         name=name,
         classes=tuple(classes),
-        labels=np.array([number[row.label] for row in kept], dtype=np.int64),
+        labels=numbered((row.label for row in kept), classes),
         identities=tuple(file.identity for file in files if file.problem is None),
         reader=FileReader(str(root), tuple(row.path for row in kept)),
         groups=np.array([row.group for row in kept]) if grouped else None,

@@ -12,10 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, final
 
-import numpy as np
 from PIL import Image
 
-from cplsr.data.domain import Domain, RootedReader
+from cplsr.data.domain import Domain, RootedReader, numbered
 from cplsr.data.identity import HASH_BYTES
 from cplsr.data.image_file import is_image_name, read_image
 from cplsr.data.listing import skipped_message
@@ -75,11 +74,10 @@ def tar_classes(path: Path, labels: Collection[str], *, labeled: bool = True) ->
 
 def from_members(members: Sequence[Member], root: Path, *, name: str, classes: Sequence[str]) -> Domain:
     """Make a domain of images inside tar files; their content is read once, for its hash."""
-    number = {label: position for position, label in enumerate(classes)}
     return Domain(
         name=name,
         classes=tuple(classes),
-        labels=np.array([number[member.label] for member in members], dtype=np.int64),
+        labels=numbered((member.label for member in members), classes),
         identities=tuple(_identity(str(root), member) for member in members),
         reader=TarReader(str(root), tuple(members)),
     )

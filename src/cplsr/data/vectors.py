@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, final
 
@@ -180,6 +181,7 @@ def open_vectors(folder: Path) -> Domain:
         for position, reason in shard.failed
     }
     groups = [group for shard in shards for group in shard.groups or ()]
+    told = chain(info.skipped, *(shard.skipped for shard in shards))
     domain = Domain(
         name=info.name,
         classes=tuple(info.classes),
@@ -187,11 +189,7 @@ def open_vectors(folder: Path) -> Domain:
         identities=tuple(identity for shard in shards for identity in shard.identities),
         reader=partial(_no_pixels, reasons),
         groups=np.array(groups) if groups else None,
-        skipped=tuple(  # older files tell the same more than once
-            dict.fromkeys(
-                (name, reason) for told in (info.skipped, *(shard.skipped for shard in shards)) for name, reason in told
-            )
-        ),
+        skipped=tuple(dict.fromkeys(told)),  # older files tell the same more than once
         vectors=StoredVectors(folder, info.model, info.dim, starts[:-1], np.arange(starts[-1], dtype=np.int64)),
     )
     return domain.without_empty_classes()

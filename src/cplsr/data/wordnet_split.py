@@ -54,7 +54,7 @@ def _find_table(root: Path, split: str) -> Path | None:
 
 def _open_table(root: Path, table: Path, wanted: tuple[str, ...], strict: bool) -> Domain:
     """The widespread layout: a csv of filename,label per split and all the images in one folder."""
-    folder = next((folder for folder in (root / "images", root) if folder.is_dir()), root)
+    folder = root / "images" if (root / "images").is_dir() else root
     with table.open(encoding="utf-8-sig", newline="") as stream:
         lines = list(csv.reader(stream))
     if not lines or len(lines[0]) < 2:

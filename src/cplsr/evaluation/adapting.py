@@ -45,6 +45,9 @@ from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, AccuracyRow, PairedRow, Results
 from cplsr.settings.episodes import EpisodeSettings
 
+Support = UInt8[Tensor, "way shot 3 size size"]
+Query = UInt8[Tensor, "queries 3 size size"]
+
 
 class Adaptation(ABC):
     """What a method does with the labeled support images of one target episode before it predicts.
@@ -65,11 +68,7 @@ class Adaptation(ABC):
 
     @abstractmethod
     def logits(
-        self,
-        backbone: Backbone,
-        support: UInt8[Tensor, "way shot 3 size size"],
-        query: UInt8[Tensor, "queries 3 size size"],
-        generator: torch.Generator,
+        self, backbone: Backbone, support: Support, query: Query, generator: torch.Generator
     ) -> Float[Tensor, "queries way"]:
         """Score the queries for each class of the support set."""
 
@@ -266,11 +265,7 @@ class AdaptingContender(Contender):
 
 
 def predictions(
-    backbone: Backbone,
-    adaptation: Adaptation,
-    support: UInt8[Tensor, "way shot 3 size size"],
-    query: UInt8[Tensor, "queries 3 size size"],
-    generator: torch.Generator,
+    backbone: Backbone, adaptation: Adaptation, support: Support, query: Query, generator: torch.Generator
 ) -> Int64[Tensor, "queries"]:
     """Predict the position of each query's class.
 

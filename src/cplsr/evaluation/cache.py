@@ -122,7 +122,7 @@ class EmbeddingKey:
 
 def name_of(parts: Mapping[str, Any]) -> str:
     """A name for what is kept under these parts of a key: a hash of them, whatever their order."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return _checksum(json.dumps(parts, sort_keys=True).encode())
 
 
 def _shown(name: str, model: Mapping[str, Any]) -> Any:

@@ -90,9 +90,8 @@ def evaluate(
     )
 
 
-def _joined(measured: Iterable[TargetResults]) -> Results:
+def _joined(measured: Sequence[TargetResults]) -> Results:
     """The figures of all targets."""
-    measured = list(measured)
     return Results(
         rows=tuple(row for each in measured for row in each.rows),
         paired=tuple(row for each in measured for row in each.paired),

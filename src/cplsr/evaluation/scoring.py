@@ -82,28 +82,14 @@ class Scoring:
         self._flat_gram = np.empty(0, dtype=np.float32)  # products of all pairs of images, once they were computed
 
     def scores(
-        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
+        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None, by_length: bool = True
     ) -> Iterator[ScoredEpisodes]:
         """Scores by a head, the paper's if none is given, a chunk of episodes after the other.
 
-        At most two chunks per thread are held at a time, so memory does not grow with the number of episodes.
+        At most two chunks per thread are held at a time, so memory does not grow with the number of episodes. Without
+        `by_length` the scores of prototypes lack the query's length, which decides nothing.
         """
-        return self._scored(episodes, head or Prototypes(), threads)
-
-    def accuracies(
-        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
-    ) -> Float64[ndarray, "episodes"]:
-        """Share of right answers in each episode, between 0 and 1."""
-        shares = np.empty(len(episodes))
-        for part in self._scored(episodes, head or Prototypes(), threads, by_length=False):
-            numbers = slice(part.first, part.first + len(part.scores))
-            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
-        return shares
-
-    def _scored(
-        self, episodes: Episodes, head: Head, threads: int | None, *, by_length: bool = True
-    ) -> Iterator[ScoredEpisodes]:
-        """Scores; without `by_length` those of prototypes lack the query's length, which decides nothing."""
+        head = head or Prototypes()
         _check_indices(episodes, len(self._vectors))
         if isinstance(head, ProductHead) and not len(self._flat_gram) and self._gram_pays(episodes, head):
             self._flat_gram = (self._vectors @ self._vectors.T).reshape(-1)
@@ -123,6 +109,16 @@ class Scoring:
             return ScoredEpisodes(first, scores)
 
         return _in_order(chunk, range(0, len(episodes), step), threads)
+
+    def accuracies(
+        self, episodes: Episodes, head: Head | None = None, *, threads: int | None = None
+    ) -> Float64[ndarray, "episodes"]:
+        """Share of right answers in each episode, between 0 and 1."""
+        shares = np.empty(len(episodes))
+        for part in self.scores(episodes, head, threads=threads, by_length=False):
+            numbers = slice(part.first, part.first + len(part.scores))
+            shares[numbers] = (part.predictions() == episodes.truth[numbers]).mean(axis=1)
+        return shares
 
     def _gram_pays(self, episodes: Episodes, head: ProductHead) -> bool:
         """Whether computing the products of all pairs, one half of the matrix, and looking them up costs less."""

@@ -12,14 +12,14 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from cplsr.data.domain import Domain
+from cplsr.data.domain import Domain, numbered
 from cplsr.data.listing import skipped_message
 from cplsr.data.parts import Part, Parts
 from cplsr.data.vectors import VectorShard, shard_file, shard_files
@@ -104,9 +104,9 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
             stale.unlink()
         if not (images := sum(part.images for part in done)):
             raise InputError(f"none of the files that {info.name} lists can be opened: check the paths")
-        skipped = [[name, reason] for source in sources for name, reason in source.skipped]
+        skipped = [file for source in sources for file in source.skipped]
         if settings.strict and skipped:
-            raise InputError(skipped_message(out, [(name, reason) for name, reason in skipped]))
+            raise InputError(skipped_message(out, skipped))
         info = replace(info, skipped=skipped, shards=len(done), images=images, failed=sum(p.failed for p in done))
         info.write(out)
     return WrittenVectors(info, sum(part.images for part in done if part.new))
@@ -141,22 +141,15 @@ def _jobs(
     number = 0
     for source in sources:
         for part in source.parts(settings.shard_images):
-            part = part if source.classes == classes else _Renumbered(part, classes)
+            part = part if source.classes == classes else partial(_renumbered, part, classes)
             yield ShardJob(number, part, load, key, out, settings)
             number += 1
 
 
-@dataclass(frozen=True)
-class _Renumbered:
+def _renumbered(part: Part, classes: tuple[str, ...]) -> Domain:
     """A part with its labels among the classes of all sources."""
-
-    part: Part
-    classes: tuple[str, ...]
-
-    def __call__(self) -> Domain:
-        domain = self.part()
-        new = np.array([self.classes.index(name) for name in domain.classes], dtype=np.int64)
-        return replace(domain, classes=self.classes, labels=new[domain.labels])
+    domain = part()
+    return replace(domain, classes=classes, labels=numbered(domain.classes, classes)[domain.labels])
 
 
 def _engine(jobs: Iterator[ShardJob], settings: ShardingSettings) -> Iterator[Ended[ShardJob, ShardOutcome]]:

@@ -72,8 +72,16 @@ def prototype_logits(
     episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"], temperature: float | Tensor
 ) -> Float[Tensor, "queries way"]:
     """Compute temperature · cos(query, mean of the support) for an embedded episode."""
+    centers, queries = centers_and_queries(episode, embeddings)
+    return cosine_logits(queries, centers, 1.0) * temperature
+
+
+def centers_and_queries(
+    episode: TrainingEpisode, embeddings: Float[Tensor, "images dim"]
+) -> tuple[Float[Tensor, "way dim"], Float[Tensor, "queries dim"]]:
+    """Prototypes of an embedded episode, and its queries."""
     rows = episode.grouped(embeddings)
-    return cosine_logits(rows[:, episode.shot :].flatten(0, 1), prototypes(rows[:, : episode.shot]), 1.0) * temperature
+    return prototypes(rows[:, : episode.shot]), rows[:, episode.shot :].flatten(0, 1)
 
 
 def prototype_loss(episode: TrainingEpisode, logits: Float[Tensor, "queries way"]) -> Loss:

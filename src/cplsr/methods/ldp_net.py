@@ -17,9 +17,9 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.augment import JITTER, color_jitter, crop_boxes, cut, flip, sometimes
 from cplsr.declared import above, between
-from cplsr.episodes.prototypes import cosine_logits, prototypes
+from cplsr.episodes.prototypes import cosine_logits
 from cplsr.errors import InputError
-from cplsr.methods.base import BACKBONE_SETTINGS, Method, prototype_loss
+from cplsr.methods.base import BACKBONE_SETTINGS, Method, centers_and_queries, prototype_loss
 from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -84,10 +84,8 @@ class LocalGlobalDistillation(Objective):
         pieces = local_pieces(queries.flatten(0, 1), self.crops, self.share, episode.generator)
         with self.local.in_place():
             local_rows = embed(pieces)
-        rows = episode.grouped(embed(episode.images))
-        centers = prototypes(rows[:, : episode.shot])
-        whole = cosine_logits(rows[:, episode.shot :].flatten(0, 1), centers, self.temperature)
-        local = cosine_logits(local_rows, centers, self.temperature)
+        centers, rows = centers_and_queries(episode, embed(episode.images))
+        whole, local = (cosine_logits(part, centers, self.temperature) for part in (rows, local_rows))
         loss, right = prototype_loss(episode, whole)
         whole, local = whole.unflatten(0, queries.shape[:2]), local.unflatten(0, (self.crops, *queries.shape[:2]))
         loss = loss + self.self_image * distillation(whole, local)

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes
-from cplsr.methods.base import Method, Size, prototype_loss
+from cplsr.episodes.prototypes import cosine_logits, normalize
+from cplsr.methods.base import Method, Size, centers_and_queries, prototype_loss
 from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 
@@ -45,8 +45,7 @@ class ExplanationGuidance(Objective):
 
     def loss(self, embed: Embed, episode: TrainingEpisode, partner: TrainingEpisode | None) -> Loss:
         """Prototype loss of the episode as it is, and with its features weighted by their relevance."""
-        rows = episode.grouped(embed(episode.images))
-        centers, queries = prototypes(rows[:, : episode.shot]), rows[:, episode.shot :].flatten(0, 1)
+        centers, queries = centers_and_queries(episode, embed(episode.images))
         loss, right = prototype_loss(episode, cosine_logits(queries, centers, self.temperature))
         weights = relevance_weights(relevance(queries.detach(), centers.detach(), self.temperature))
         guided, _ = prototype_loss(episode, self.temperature * weighted_cosines(queries, centers, weights))

@@ -19,7 +19,7 @@ from cplsr.data.augment import color_jitter, flip, sometimes, translate
 from cplsr.declared import Declared, between, fit
 from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.errors import InputError
-from cplsr.evaluation.adapting import Adaptation
+from cplsr.evaluation.adapting import Adaptation, Query, Support
 from cplsr.methods.base import TRANSFORMER_SETTINGS, Method, Size, prototype_logits, prototype_loss
 from cplsr.settings.numbers import Temperature
 from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
@@ -28,7 +28,6 @@ SCALE = 10.0
 """Where the learned factor of the cosines starts, and what it is at test time."""
 
 Images = UInt8[Tensor, "images 3 size size"]
-Support = UInt8[Tensor, "way shot 3 size size"]
 
 
 class MetaTraining(Objective):
@@ -95,7 +94,7 @@ class FineTuning(Declared, Adaptation):
         self.options = self.as_dict()
 
     def logits(
-        self, backbone: Backbone, support: Support, query: Images, generator: torch.Generator
+        self, backbone: Backbone, support: Support, query: Query, generator: torch.Generator
     ) -> Float[Tensor, "queries way"]:
         """Choose the rate, tune, predict; the backbone's parameters are as before when it returns."""
         rate = self.choose_rate(backbone, support, generator)
@@ -149,7 +148,7 @@ def augment(
     return (changed * 255).round().to(torch.uint8)
 
 
-def predict(backbone: Backbone, support: Support, query: Images) -> Float[Tensor, "queries way"]:
+def predict(backbone: Backbone, support: Support, query: Query) -> Float[Tensor, "queries way"]:
     """Scores of the queries for the prototypes of the support set."""
     with torch.inference_mode():
         rows = backbone(torch.cat([support.flatten(0, 1), query])).cpu()

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cplsr.adapters.coalescent import Coalescent
+from cplsr.adapters.full import Full
 from cplsr.declared import fit, fit_arguments
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
@@ -24,12 +26,6 @@ METHODS: Named[Method] = Named(
 
 OWN_SETTINGS = ("head", "anchor")
 """Training settings that CPLSR's own loss alone knows."""
-
-FULL = "full"
-"""The adapter kind that is the whole backbone."""
-
-DEFAULT = "coalescent"
-"""The adapter kind where none is asked for."""
 
 _OF_THE_BACKBONE = frozenset({"optimizer", "lr", "weight_decay", "schedule", "warmup"})
 """Settings that suit training of the whole backbone, and say nothing of an adapter."""
@@ -69,13 +65,13 @@ def _asked_kind(
     fit(trains, Trains, "train")
     if (method.trains if trains == "auto" else trains) == "adapter":
         return adapter, dict(adapter_options)
-    if adapter_options or adapter not in (DEFAULT, FULL):
+    if adapter_options or adapter not in (Coalescent.kind, Full.kind):  # the default, and what is trained anyway
         given = " ".join([adapter, *(f"{name}={value}" for name, value in adapter_options.items())])
         raise InputError(
             f"the adapter {given} was asked for, but {method.name!r} is to train the whole backbone: leave the adapter "
             "out, or train it instead (--train adapter)"
         )
-    return FULL, {}
+    return Full.kind, {}
 
 
 def make_objective(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
@@ -16,7 +16,7 @@ from cplsr.backbones.backbone import Backbone
 from cplsr.declared import Declared, between, fit_arguments
 from cplsr.episodes.prototypes import cosine_logits, normalize, prototypes, query_targets
 from cplsr.errors import InputError
-from cplsr.evaluation.adapting import Adaptation
+from cplsr.evaluation.adapting import Adaptation, Query, Support
 from cplsr.methods.pmf import Images, augment
 from cplsr.settings.numbers import LearningRate
 
@@ -67,11 +67,7 @@ class SupportTuning(Declared, Adaptation):
         )
 
     def logits(
-        self,
-        backbone: Backbone,
-        support: UInt8[Tensor, "way shot 3 size size"],
-        query: Images,
-        generator: torch.Generator,
+        self, backbone: Backbone, support: Support, query: Query, generator: torch.Generator
     ) -> Float[Tensor, "queries way"]:
         """Tune, predict; the backbone is as before when it returns."""
         images, grid = support.flatten(0, 1), support.shape[:2]

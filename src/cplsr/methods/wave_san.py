@@ -78,18 +78,14 @@ def consistency(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "que
 
 def swap_styles(tokens: Tokens, patches: int) -> Tokens:
     """Each image's low band with the style of its opposite's: the first with that of the first in the second half."""
-    grids = _grids(tokens[:, -patches:])
+    side = math.isqrt(patches)
+    grids = tokens[:, -patches:].transpose(1, 2).unflatten(2, (side, side))
     low, high = haar2d(pad_to_even(grids))
     rows = low.flatten(2).transpose(1, 2)  # (batch, quarter of the patches, dim)
     mean, deviation = (part.detach().roll(len(tokens) // 2, dims=0) for part in style_of(rows, 0))
     styled = with_style(rows, 0, (mean, deviation)).transpose(1, 2).view_as(low)
-    side = grids.shape[-1]
     changed = inverse_haar2d(styled, high)[..., :side, :side]
     return torch.cat([tokens[:, :-patches], changed.flatten(2).transpose(1, 2)], dim=1)
-
-
-def _grids(rows: Float[Tensor, "batch patches dim"]) -> Float[Tensor, "batch dim side side"]:
-    return rows.transpose(1, 2).unflatten(2, (math.isqrt(rows.shape[1]), -1))
 
 
 METHOD = Method("wave_san", "Fu et al., arXiv 2022", WaveletStyles)

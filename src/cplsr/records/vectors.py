@@ -37,7 +37,7 @@ class VectorsInfo:
     dim: int
     batch_size: int
     shard_images: int
-    skipped: list[list[str]]
+    skipped: list[tuple[str, str]]
     shards: int | None = None
     images: int | None = None
     failed: int | None = None

@@ -33,12 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def base_gaussians(
-    backbone: Backbone,
-    images: DecodedImages,
-    settings: TrainingSettings,
-    *,
-    processes: Processes,
-    folder: Path | None = None,
+    backbone: Backbone, images: DecodedImages, settings: TrainingSettings, *, processes: Processes
 ) -> ClassGaussians:
     """μ_k and Σ_k of all base classes, with SST of all four turns of each (Eq. 5-6), from the cache or anew.
 
@@ -48,7 +43,7 @@ def base_gaussians(
     if backbone.adapter is not None:
         raise ValueError("statistics belong to the frozen backbone: detach the adapter first")
     with _last_layer(backbone):
-        file = (folder or cache_folder() / "statistics") / f"{_key(backbone, images, settings)}.safetensors"
+        file = cache_folder() / "statistics" / f"{_key(backbone, images, settings)}.safetensors"
         # All processes must take the same way, so they share what the first one finds.
         gaussians = _load(file) if processes.first else None
         if not processes.gather(gaussians is not None)[0]:

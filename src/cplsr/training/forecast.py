@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cplsr.adapters.attach import attach, detach
+from cplsr.adapters.attach import attached
 from cplsr.data.decode import decode
 from cplsr.training.base_statistics import statistics_images
 from cplsr.training.needed_images import needed_images
@@ -97,11 +97,8 @@ def _timed(job: TrainingJob) -> tuple[float, float, float]:
         start = time.perf_counter()
         backbone(pixels).sum().item()
         embedding = time.perf_counter() - start
-    attach(backbone, job.adapter, **job.options)
-    try:
+    with attached(backbone, job.adapter, job.options):
         start = time.perf_counter()
         backbone(pixels).float().sum().backward()
         learning = time.perf_counter() - start
-    finally:
-        detach(backbone)
     return decoding / len(images), embedding / len(images), learning / len(images)

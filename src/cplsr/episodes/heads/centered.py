@@ -33,8 +33,12 @@ class Centered(ProductHead):
 
     def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
-        cosines = centered(products.unit(), self.center)
-        return TEMPERATURE * cosines_with_means(cosines, support_means(cosines))[..., cosines.support :, :]
+        return _scores(centered(products.unit(), self.center))
+
+
+def _scores(cosines: Products) -> Float[Tensor, "*episodes queries way"]:
+    """Those of the queries, by prototypes of the support images."""
+    return TEMPERATURE * cosines_with_means(cosines, support_means(cosines))[..., cosines.support :, :]
 
 
 def centered(cosines: Products, center: Center) -> Products:
@@ -43,9 +47,7 @@ def centered(cosines: Products, center: Center) -> Products:
     weights = cosines.inner.new_full(cosines.squares.shape, 1 / (images - cosines.support))
     weights[..., : cosines.support] = 0
     if center == "classes":
-        shares = (TEMPERATURE * cosines_with_means(cosines, support_means(cosines))[..., cosines.support :, :]).softmax(
-            dim=-1
-        )
+        shares = _scores(cosines).softmax(dim=-1)
         weights[..., cosines.support :] = (shares / shares.sum(dim=-2, keepdim=True)).mean(dim=-1)
     return shifted(cosines, -weights[..., None, :].expand(cosines.inner.shape)).unit()
 
