@@ -156,3 +156,16 @@ def test_a_classifier_of_the_first_format_opens_as_the_papers(backbone, support,
     assert loaded.head_.choice_.head == Prototypes()
     loaded.add_class("grey", [np.full((9, 9, 3), 99, np.uint8)])
     assert loaded.classes_.tolist() == ["blue", "green", "grey", "red"]
+
+
+def test_a_choice_from_before_anything_was_favored_opens_as_it_was(support, tmp_path):
+    folder = FewShotClassifier("embedded", "frozen", workers=0).fit(support).save(tmp_path / "model")
+    info = json.loads((folder / "classifier.json").read_text())
+    del info["choice"]["favor"]
+    info["choice"]["decay"] = 0.6
+    (folder / "classifier.json").write_text(json.dumps(info))
+
+    head = FewShotClassifier.load(folder, workers=0).head_
+
+    expected = 0.6 ** np.arange(head.parts // 2 - 1, -1, -1).repeat(2)
+    np.testing.assert_allclose(head.scale_[:: head.n_features_in_ // head.parts] ** 2, expected / expected.sum())
