@@ -21,7 +21,7 @@ from cplsr.classifier.leave_one_out import (
     leave_one_out,
 )
 from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
-from cplsr.classifier.vector_answers import VectorAnswers, normalizes
+from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.prototypes import Prototypes
@@ -182,17 +182,14 @@ class EmbeddingClassifier(VectorAnswers):
         self.choice_, self.shift_ = choice or self._chosen(), None
         weights = np.sqrt(self.choice_.reading.weights(self.parts).numpy())
         self.scale_ = np.repeat(weights, self.n_features_in_ // self.parts)
-        vectors, classes = self.read(self.support_), len(self.classes_)
-        head = self.choice_.head
-        normalized = normalizes(head)
-        sums = class_sums(vectors, self.support_labels_, classes, normalized=normalized)
+        head, vectors, labels = self.choice_.head, self._averaged, self.support_labels_
+        sums = class_sums(vectors, labels, len(self.classes_))
         self.prototypes_ = sums / np.maximum(self.counts_, 1)[:, None]
         self.unit_prototypes_ = unit(sums)
-        rows = calibration_rows(self.support_labels_, classes)
-        judged = leave_one_out(vectors, self.support_labels_, sums, rows, normalized=normalized)
-        cosines = as_if_whole(judged, vectors, self.support_labels_, sums, normalized=normalized)[:, self.counts_ > 0]
-        self.support_best_ = np.sort(cosines.max(axis=1)) if cosines.size else np.zeros(0)
-        self.linear_ = self._linear(head, vectors)
+        judged = leave_one_out(vectors, labels, sums, calibration_rows(labels, len(self.classes_)))
+        scores = as_if_whole(judged, vectors, labels, sums)[:, self.counts_ > 0]
+        self.support_best_ = np.sort(scores.max(axis=1)) if scores.size else np.zeros(0)
+        self.linear_ = self._linear(head)
         if self.temperature != "auto":
             self.temperature_ = float(self.temperature)
             return
@@ -200,10 +197,9 @@ class EmbeddingClassifier(VectorAnswers):
         if isinstance(head, Prototypes):
             usual = self.trained_temperature or usual
         else:
-            judged = judge(head, vectors, self._known_labels)
-            cosines = judged.scores
-        own = self._known_labels[judged.rows]
-        self.temperature_ = calibrated_temperature(cosines, own, usual=usual)
+            judged = judge(head, self.read(self.support_), self._known_labels)
+            scores = judged.scores
+        self.temperature_ = calibrated_temperature(scores, self._known_labels[judged.rows], usual=usual)
 
     def _chosen(self) -> Choice:
         head = self._made_head()
@@ -211,11 +207,9 @@ class EmbeddingClassifier(VectorAnswers):
             return choose_reading(head, self.support_, self._known_labels)
         return fixed_choice(head, self.decay if self.parts > 1 else None)
 
-    def _linear(
-        self, head: Head, vectors: Float64[ndarray, "images dim"]
-    ) -> tuple[Float64[ndarray, "dim known"], Float64[ndarray, "known"]] | None:
+    def _linear(self, head: Head) -> tuple[Float64[ndarray, "dim known"], Float64[ndarray, "known"]] | None:
         """Weights and offsets with which a unit vector's scores are v · weights + offsets; `None` if none are."""
-        known = self.counts_ > 0
+        vectors, known = self.read(self.support_), self.counts_ > 0
         if isinstance(head, Prototypes):
             return self.unit_prototypes_[known].T, np.zeros(int(known.sum()))
         if isinstance(head, Ridge):

@@ -53,7 +53,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Raises:
             InputError: If an image cannot be read and should not be passed over, or the threshold is no probability.
         """
-        check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
         vectors, readable = self._readable(X, on_error)
         labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
@@ -66,7 +65,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             X: Images.
             on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
         """
-        check_is_fitted(self)
         vectors, readable = self._readable(X, on_error)
         probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
         if on_error != "label":
@@ -90,7 +88,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             One row per image; `to_pandas()` makes a `DataFrame` of it. For more images than memory has room for, use
             `predictions`.
         """
-        check_is_fitted(self)
         check_on_error(on_error, self.classes_)
         pictures = as_pictures(X)
         rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
@@ -104,12 +101,11 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
-        check_is_fitted(self)
-        return self.head_.out_of_domain_score(self.embed(X))
+        vectors = self.embed(X)
+        return self.head_.out_of_domain_score(vectors)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
-        check_is_fitted(self)
         pictures, labels = labeled_pictures(X, y)
         return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
 
@@ -127,7 +123,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Yields:
             The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
         """
-        check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
         pictures = as_pictures(X)
         names = picture_names(pictures)
@@ -146,7 +141,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Raises:
             InputError: If an image cannot be read.
         """
-        check_is_fitted(self)
         return self._readable(X, "raise")[0]
 
     def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
@@ -156,7 +150,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             X: Unlabeled images.
             count: How many to choose; see `cplsr.classifier.suggest.suggest`.
         """
-        check_is_fitted(self)
         pictures = as_pictures(X)
         embedded, readable = self._readable(pictures, "skip", "looking at all images")
         vectors = embedded.astype(np.float64)
@@ -178,7 +171,8 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> ndarray:
-        """The classes, sorted."""
+        """The classes, sorted; like all that needs them, an error before there are any."""
+        check_is_fitted(self)
         return self.head_.classes_
 
     @property

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cplsr.classifier.leave_one_out import Judged, head_scores, judge, leave_one_out_in_chunks
 from cplsr.classifier.no_class import UNKNOWN, check_rejection, labels_or
 from cplsr.classifier.reading_choice import Choice
-from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.bd_cspn import SHARPNESS, rectified
 from cplsr.episodes.heads.head import Task
 from cplsr.episodes.heads.prototypes import Prototypes
@@ -50,14 +49,12 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
 
     def cosines(self, X: Any) -> Float64[ndarray, "images classes"]:
         """Compute each vector's cosine with the prototype of every class; −1 for classes without vectors."""
-        check_is_fitted(self)
         cosines = unit(self.read(self._validated(X))) @ self.unit_prototypes_.T
         cosines[:, self.counts_ == 0] = -1.0
         return cosines
 
     def scores(self, X: Any) -> Float64[ndarray, "images classes"]:
         """Score each vector for every class by the head; −∞ for classes without vectors."""
-        check_is_fitted(self)
         vectors = unit(self.read(self._validated(X)))
         if self.shift_ is not None:
             vectors = unit(vectors + self.shift_)
@@ -148,17 +145,17 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
     def left_out(self) -> Iterator[Judged]:
         """Score every support vector whose class has another one as if it had been left out, some at a time."""
         check_is_fitted(self)
-        vectors, labels = self.read(self.support_), self.support_labels_
-        head = self.choice_.head
+        head, classes = self.choice_.head, len(self.classes_)
         if isinstance(head, Prototypes):
-            yield from leave_one_out_in_chunks(vectors, labels, len(self.classes_), normalized=normalizes(head))
+            yield from leave_one_out_in_chunks(self._averaged, self.support_labels_, classes)
         else:
-            judged = judge(head, vectors, self._known_labels)
-            scores = np.full((len(judged.rows), len(self.classes_)), -np.inf)
+            judged = judge(head, self.read(self.support_), self._known_labels)
+            scores = np.full((len(judged.rows), classes), -np.inf)
             scores[:, self.counts_ > 0] = judged.scores
-            yield Judged(judged.rows, labels[judged.rows], scores)
+            yield Judged(judged.rows, scores)
 
     def _validated(self, X: Any) -> Float64[ndarray, "images dim"]:
+        check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
 
     @property
@@ -166,7 +163,8 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
         """The classes of the support vectors, as positions among the classes that have any."""
         return (np.cumsum(self.counts_ > 0) - 1)[self.support_labels_]
 
-
-def normalizes(head: Head) -> bool:
-    """Whether a head takes means of vectors that are scaled to length one first."""
-    return not isinstance(head, Prototypes) or head.kind == "mean_of_normalized"
+    @property
+    def _averaged(self) -> Float64[ndarray, "images dim"]:
+        """The support vectors of which prototypes are means: of length one, unless the head takes them as they are."""
+        vectors, head = self.read(self.support_), self.choice_.head
+        return vectors if isinstance(head, Prototypes) and head.kind == "mean" else unit(vectors)
