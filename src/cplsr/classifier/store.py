@@ -25,7 +25,7 @@ from cplsr.episodes.heads.auto import USUAL, Reading
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.errors import InputError
-from cplsr.files import new_file, new_folder
+from cplsr.files import new_folder, write_file
 from cplsr.records.classifier import DESCRIPTION, ClassifierInfo, ClassKind, HeadInfo
 from cplsr.records.parts import BackboneInfo
 
@@ -79,8 +79,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         tuned=classifier.tuned_,
     )
     with new_folder(path) as folder:
-        with new_file(folder / TENSORS, "wb") as stream:
-            stream.write(content)
+        write_file(folder / TENSORS, content)
         if classifier.adapter_kind_ is not None:
             save_adapter(backbone, folder / ADAPTER, temperature=adapter_of(backbone).temperature)
         info.write(folder)

@@ -15,11 +15,11 @@ import tyro
 
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
-from cplsr.cli.terminal import fits, print_plain
+from cplsr.cli.terminal import print_plain, print_table
 from cplsr.cli.train import Train, warn_of_another_backbone
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
-from cplsr.files import new_file, only_writer
+from cplsr.files import only_writer, write_file
 from cplsr.records.public import public_command
 from cplsr.report.ablation_table import table_of
 from cplsr.report.tables import Table, table
@@ -138,7 +138,7 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     runs = plan(options, rows, out)
     jobs = [Job.of(run, workspace.setup, out, command_of(run, again, out)) for run in choose_runs(runs, options.only)]
     if options.list_runs:
-        show([list_of(jobs)])
+        show(list_of(jobs))
         return 0
     waiting = [job for job in jobs if state_of(job) != "finished"]
     if done := len(jobs) - len(waiting):
@@ -149,7 +149,7 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
         write_table(table_here(out, names, failures), out)
     whole = table_here(out, names, failures)
     write_table(whole, out)
-    show([whole], otherwise=[table_here(out, names, failures, shots=[shot]) for shot in options.shots])
+    show(whole, [table_here(out, names, failures, shots=[shot]) for shot in options.shots])
     print(f"written to {out / 'table.md'}, table.tex and table.csv")
     return EXIT_FAILED_RUNS if failures else 0
 
@@ -270,18 +270,15 @@ def write_table(whole: Table, out: Path) -> None:
     """Write a table as Markdown, LaTeX and CSV."""
     texts = {"md": whole.to_markdown(), "tex": whole.to_latex() + f"% {whole.caption}\n", "csv": whole.to_csv()}
     for suffix, text in texts.items():
-        with new_file(out / f"table.{suffix}") as stream:
-            stream.write(text)
+        write_file(out / f"table.{suffix}", text)
 
 
-def show(tables: Sequence[Table], otherwise: Sequence[Table] = ()) -> None:
-    """Print tables; `otherwise` instead, where the terminal is too narrow for them."""
+def show(whole: Table, narrower: Sequence[Table] = ()) -> None:
+    """Print a table, or narrower ones, and below it the caption at the width of the terminal."""
     from rich.console import Console
 
     console = Console()
-    wide = not all(fits(console, each.to_rich()) for each in tables)
-    shown = otherwise if wide and otherwise else tables
-    for each in shown:
-        console.print(dataclasses.replace(each, caption="").to_rich())
-    if caption := shown[0].caption:
-        print_plain(console, caption)
+    table, *parts = (dataclasses.replace(each, caption="") for each in (whole, *narrower))
+    print_table(console, table, parts)
+    if whole.caption:
+        print_plain(console, whole.caption)

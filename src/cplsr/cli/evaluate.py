@@ -10,7 +10,7 @@ import tyro
 
 import cplsr
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import WARNING, fits, print_plain
+from cplsr.cli.terminal import WARNING, print_plain, print_table
 from cplsr.declared import Declared, parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
@@ -215,12 +215,9 @@ def show_tables(results: cplsr.Results, console: Console) -> None:
     from cplsr.evaluation.published import benchmark_targets
     from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
 
-    table = whole_accuracy_table(results).to_rich()
-    if not fits(console, table):
-        table = whole_accuracy_table(results, methods_down=False).to_rich()
-    console.print(table)
+    print_table(console, whole_accuracy_table(results), [whole_accuracy_table(results, methods_down=False)])
     if results.paired:
-        console.print(paired_table(results).to_rich())
+        print_table(console, paired_table(results))
     for line in weak_points(results):
         print_plain(console, line)
     if benchmark_targets(results):
