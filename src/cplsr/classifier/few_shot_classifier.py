@@ -257,7 +257,7 @@ class FewShotClassifier(ImageAnswers):
 
     def _learn(self, pictures: Any, labels: ndarray, support: Embedded) -> FewShotClassifier:
         """Add embedded images; nothing changes if something is wrong with them."""
-        self.head_.partial_fit(support.vectors.astype(np.float64), labels[support.indices])
+        self.head_.partial_fit(support.vectors, labels[support.indices])
         self.frozen_support_ = joined_or_none([self.frozen_support_, support.frozen])
         names = picture_names(pictures)
         self.support_names_ += tuple(names[index] for index in support.indices)

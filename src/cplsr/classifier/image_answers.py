@@ -128,9 +128,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         names = picture_names(pictures)
         head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
         for batch in self._batches(pictures, "classifying"):
-            answers = predictions_of(
-                head, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
-            )
+            answers = predictions_of(head, [names[index] for index in batch.indices], batch.vectors, reject_below)
             by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
             by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
             yield [by_index[index] for index in sorted(by_index)]
@@ -151,8 +149,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             count: How many to choose; see `cplsr.classifier.suggest.suggest`.
         """
         pictures = as_pictures(X)
-        embedded, readable = self._readable(pictures, "skip", "looking at all images")
-        vectors = embedded.astype(np.float64)
+        vectors, readable = self._readable(pictures, "skip", "looking at all images")
         chosen = suggest(self.head_, vectors, count)
         names, indices = picture_names(pictures), np.flatnonzero(readable)[chosen].tolist()
         guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
@@ -217,8 +214,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         """The head after a look at an even sample of images."""
         rows = even_rows(len(pictures), SEEN_TOGETHER)
         sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
-        vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
-        return self.head_.seeing_together(vectors.astype(np.float64))
+        return self.head_.seeing_together(Embedded.joined(self._batches(sample, "looking at all images")).vectors)
 
     def _readable(
         self, X: Any, on_error: OnError, description: str = "embedding"

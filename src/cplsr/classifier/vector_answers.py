@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from numpy import ndarray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -112,7 +112,7 @@ class VectorAnswers(ClassifierMixin, BaseEstimator):
         """The vectors as the head sees them: each part by the root of its weight."""
         return vectors * self.scale_ if self.parts > 1 else vectors
 
-    def seeing_together(self, queries: Float64[ndarray, "queries dim"]) -> VectorAnswers:
+    def seeing_together(self, queries: Float[ndarray, "queries dim"]) -> VectorAnswers:
         """The same classifier for images that come together: `queries`, or many of which these are a sample.
 
         Its classes are found with the help of the queries, by BD-CSPN. That is worth points with one support vector per

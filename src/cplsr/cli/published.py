@@ -54,5 +54,4 @@ def show(tables: list[Table], form: Format) -> None:
         for table in tables:
             print_table(console, table, by_shot(table))
         return
-    writers = {"markdown": "to_markdown", "latex": "to_latex", "csv": "to_csv"}
-    print("\n".join(getattr(table, writers[form])() for table in tables), end="")
+    print("\n".join(getattr(table, f"to_{form}")() for table in tables), end="")

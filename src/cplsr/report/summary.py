@@ -13,6 +13,7 @@ from cplsr.report.estimates import average_difference
 from cplsr.report.markup import element, listed, number, text
 from cplsr.report.sections import Section, callout, paragraph, parts
 from cplsr.report.sources import Ablation, Material, Training
+from cplsr.report.tables import ARROWS
 
 
 def summary_section(material: Material) -> Section:
@@ -104,12 +105,13 @@ def _tile(results: Results, method: str, shot: int) -> str:
     if not pairs or not {results.reference, method} <= averages.keys():
         return ""
     change = average_difference(pairs)
-    arrow = {"better": "▲ ", "worse": "▼ ", "": ""}[change.mark]
     where = "average of all targets" if len(results.targets) > 1 else results.targets[0]
     parts = {
         "name": text(f"{method}, {shot}-shot"),
         "large": text(number(averages[method], 1)) + element("small", " %"),
-        f"change {change.mark or 'within'}": text(f"{arrow}{change.written(' ± ', sign=True)} points"),
+        f"change {change.mark or 'within'}": text(
+            f"{ARROWS[change.mark]} {change.written(' ± ', sign=True)} points".strip()
+        ),
         "where": text(f"{results.reference} {number(averages[results.reference], 1)} %, {where}"),
     }
     return element("div", *(element("span", content, class_=kind) for kind, content in parts.items()), class_="tile")
