@@ -23,7 +23,6 @@ from cplsr.classifier.no_class import UNREADABLE, OnError, check_on_error, check
 from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names, single_pixels
 from cplsr.classifier.prediction import Prediction, PredictionTable, predictions_of
 from cplsr.classifier.suggest import Suggestion, suggest
-from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.data.domain import Domain
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 
@@ -210,7 +209,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             cache=self.cache,
         )
 
-    def _seeing_together(self, pictures: Any) -> VectorAnswers:
+    def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
         """The head after a look at an even sample of images."""
         rows = even_rows(len(pictures), SEEN_TOGETHER)
         sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
