@@ -25,7 +25,7 @@ def _gains(runs: Sequence[AblationRun], targets: Sequence[str], over: str) -> st
     """A chart for each shot."""
     by_shot = {shot: gains(runs, shot, targets) for shot in sorted({run.shot for run in runs})}
     return figures(
-        difference_chart(list(rows.items()), title=f"Rows minus frozen at {shot} shot, {over}")
+        difference_chart(rows, title=f"Rows minus frozen at {shot} shot, {over}")
         for shot, rows in by_shot.items()
         if rows
     )
