@@ -198,7 +198,7 @@ def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iter
         yield from run_local(jobs, workspace)
         return
     with progress_bar(len(jobs), "ablation", unit="run") as bar:
-        for outcome in run_on_ray(jobs, workspace.setup, options):
+        for outcome in run_on_ray(jobs, options):
             bar.update(1)
             logging.getLogger(__name__).info("%s: %s", outcome.job.run.title, outcome.error or "done")
             yield outcome

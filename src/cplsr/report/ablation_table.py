@@ -9,7 +9,7 @@ from typing import Any, Literal
 from cplsr.records.ablation import AblationRun
 from cplsr.records.estimate import Estimate
 from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import average_difference, combined, spread
+from cplsr.report.estimates import combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
@@ -189,7 +189,7 @@ def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) 
         if not rows or len(rows) < len(targets):
             return None
         accuracies.append(combined([row.estimate for row in rows]))
-        differences += [average_difference(paired)] if paired else []
+        differences += [combined([row.estimate for row in paired])] if paired else []
         episodes += [row.episodes for row in rows]
     return Measured(tuple(accuracies), tuple(differences), min(episodes))
 

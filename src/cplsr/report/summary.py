@@ -9,7 +9,7 @@ from cplsr.evaluation.published import benchmark_targets, remarks_on_data
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import FROZEN, PairedRow, Results
-from cplsr.report.estimates import average_difference
+from cplsr.report.estimates import combined
 from cplsr.report.markup import element, listed, number, text
 from cplsr.report.sections import Section, callout, paragraph, parts
 from cplsr.report.sources import Ablation, Material, Training
@@ -68,7 +68,7 @@ def gain_words(results: Results, method: str) -> str:
     changes, verb = [], ""
     for shot in results.shots:
         if rows := [row for row in pairs if row.shot == shot]:
-            change = average_difference(rows)
+            change = combined([row.estimate for row in rows])
             said, verb = verb, "gained" if change.mean >= 0 else "lost"
             figure = change._replace(mean=abs(change.mean)).written(" ± ")
             changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {counted(shot, 'shot')}")
@@ -104,7 +104,7 @@ def _tile(results: Results, method: str, shot: int) -> str:
     pairs = [row for row in _pairs(results, method) if row.shot == shot]
     if not pairs or not {results.reference, method} <= averages.keys():
         return ""
-    change = average_difference(pairs)
+    change = combined([row.estimate for row in pairs])
     where = "average of all targets" if len(results.targets) > 1 else results.targets[0]
     parts = {
         "name": text(f"{method}, {shot}-shot"),
