@@ -118,19 +118,18 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
 
     `again` are arguments that give the same recipe and settings once more, for the commands in the records.
     """
-    from cplsr.ablation.plan import choose_runs, read_rows
+    from cplsr.ablation.plan import Candidate, choose_runs, read_rows
     from cplsr.ablation.run import Job, state_of
     from cplsr.ablation.workspace import Setup, Workspace
 
     adapter_options, method_options = options.parsed_options()
-    rows = read_rows(
-        options.rows,
+    common = Candidate(
         adapter=options.adapter,
         adapter_options=adapter_options,
         method=options.method,
         method_options=method_options,
-        train=options.train,
     )
+    rows = read_rows(options.rows, common, options.train)
     workspace = Workspace(Setup.of(options, targets=tuple(map(split_name, options.target))))
     if not options.list_runs:
         check(options, rows)
