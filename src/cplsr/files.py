@@ -162,12 +162,17 @@ def access_like_folder(path: Path | str) -> None:
     path.chmod(path.parent.stat().st_mode & 0o666)
 
 
+def write_file(path: Path | str, content: str | bytes) -> None:
+    """Write a text or bytes, whole or not at all."""
+    with new_file(path, "wb" if isinstance(content, bytes) else "w") as stream:
+        stream.write(content)
+
+
 def write_json(path: Path | str, content: Any, indent: int | None = 2) -> None:
     """Write `content` as JSON, whole or not at all; no indent makes it short. Not-a-number is refused, not written."""
     separators = None if indent else (",", ":")
     text = json.dumps(content, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
-    with new_file(path) as stream:
-        stream.write(text + "\n")
+    write_file(path, text + "\n")
 
 
 def sha256_of(path: Path) -> str:
@@ -178,8 +183,7 @@ def sha256_of(path: Path) -> str:
 
 def write_sealed(path: Path | str, content: Any) -> None:
     """Write `content` as JSON with a checksum over all of it, whole or not at all."""
-    with new_file(path) as stream:
-        stream.write(f"{sealed(content)}\n")
+    write_file(path, f"{sealed(content)}\n")
 
 
 def sealed(content: Any) -> str:

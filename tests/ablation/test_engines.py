@@ -114,7 +114,7 @@ def test_ray_does_what_the_local_engine_does(runs, setup, tmp_path: Path):
     pytest.importorskip("ray")
     alone, spread = tmp_path / "alone", tmp_path / "spread"
     list(run_local(jobs_of(runs, setup, alone), Workspace(setup)))
-    ended = list(run_on_ray(jobs_of(runs, setup, spread), setup, RaySettings(ray_workers=2)))
+    ended = list(run_on_ray(jobs_of(runs, setup, spread), RaySettings(ray_workers=2)))
     errors = {outcome.job.run.row: outcome.error for outcome in ended}
     assert errors["CP"] is None
     assert errors["frozen"] is None
@@ -132,7 +132,7 @@ def test_a_cluster_that_is_not_there_is_a_sentence(runs, setup, tmp_path):
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(InputError, match=f"no ray cluster at '{address}'"):
-            list(run_on_ray(jobs_of(runs, setup, tmp_path), setup, RaySettings(ray_address=address)))
+            list(run_on_ray(jobs_of(runs, setup, tmp_path), RaySettings(ray_address=address)))
 
 
 def test_a_missing_ray_is_a_sentence(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.ablation.plan import choose_runs, plan_runs, read_rows, slug
+from cplsr.ablation.plan import Candidate, choose_runs, plan_runs, read_rows, slug
 from cplsr.errors import InputError
 from cplsr.settings.training import TrainingSettings
 
@@ -39,7 +39,7 @@ def test_every_row_at_every_shot_and_seed_with_its_own_settings():
 
 
 def test_rows_without_an_adapter_take_the_common_one():
-    rows = read_rows({"A": {}, "B": {"adapter": "residual"}}, adapter="lora", adapter_options={"rank": 2})
+    rows = read_rows({"A": {}, "B": {"adapter": "residual"}}, Candidate(adapter="lora", adapter_options={"rank": 2}))
     assert [(row.adapter, row.adapter_options) for row in rows] == [("lora", {"rank": 2}), ("residual", {})]
 
 

@@ -120,8 +120,9 @@ def test_prototypes_have_the_temperature_their_adapter_was_trained_with(backbone
 
 def test_scikit_learn_ways(classifier, backbone, support):
     copy = clone(classifier)
-    with pytest.raises(NotFittedError):
-        copy.predict(support)
+    for ask in (copy.predict, copy.predict_proba, copy.predict_table, copy.embed, copy.out_of_domain_score, copy.score):
+        with pytest.raises(NotFittedError):
+            ask(support)
     assert copy.get_params()["workers"] == 0
     assert copy.set_params(temperature=5.0).fit(support).temperature_ == 5.0
     paths = sorted(str(path) for path in support.rglob("*.png"))

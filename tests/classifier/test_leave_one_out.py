@@ -37,9 +37,11 @@ def drawn(seed, counts, dim=5):
     return generator.normal(size=(len(labels), dim)) + 1.0, labels
 
 
-def sums_of(support, labels, classes, kind="mean"):
-    if kind == "mean_of_normalized":
-        support = support / np.linalg.norm(support, axis=1, keepdims=True)
+def averaged(support, kind):
+    return support / np.linalg.norm(support, axis=1, keepdims=True) if kind == "mean_of_normalized" else support
+
+
+def sums_of(support, labels, classes):
     return np.stack([support[labels == label].sum(axis=0) for label in range(classes)])
 
 
@@ -48,10 +50,11 @@ def sums_of(support, labels, classes, kind="mean"):
 @settings(deadline=None, max_examples=30)
 def test_the_closed_form_is_the_definition(kind, seed, counts):
     support, labels = drawn(seed, counts)
-    sums = sums_of(support, labels, len(counts), kind)
+    vectors = averaged(support, kind)
+    sums = sums_of(vectors, labels, len(counts))
     rows = judgeable(labels, len(counts))
 
-    judged = leave_one_out(support, labels, sums, rows, normalized=kind == "mean_of_normalized")
+    judged = leave_one_out(vectors, labels, sums, rows)
 
     assert sorted(rows) == [i for i in range(len(labels)) if counts[labels[i]] >= 2]
     for place, row in enumerate(rows):
@@ -82,19 +85,18 @@ def test_calibration_looks_at_a_bounded_even_sample(monkeypatch):
 @pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
 def test_own_cosines_are_raised_to_those_of_a_whole_class(kind):
     support, labels = drawn(3, [2, 3, 1, 5])
-    sums = sums_of(support, labels, 4, kind)
-    normalized = kind == "mean_of_normalized"
-    judged = leave_one_out(support, labels, sums, judgeable(labels, 4), normalized=normalized)
-    vectors = support / np.linalg.norm(support, axis=1, keepdims=True) if normalized else support
+    vectors = averaged(support, kind)
+    sums = sums_of(vectors, labels, 4)
+    judged = leave_one_out(vectors, labels, sums, judgeable(labels, 4))
     total = 0.0
     for label in range(4):
         members = vectors[labels == label]
         total += sum(float(((member - members.mean(axis=0)) ** 2).sum()) for member in members)
     variance = total / (1 + 2 + 0 + 4)
 
-    raised = as_if_whole(judged, support, labels, sums, normalized=normalized)
+    raised = as_if_whole(judged, vectors, labels, sums)
 
-    for place, label in enumerate(judged.labels):
+    for place, label in enumerate(labels[judged.rows]):
         n = int((labels == label).sum())
         length = float((vectors[labels == label].mean(axis=0) ** 2).sum())
         signal = max(length - variance / n, 0.05 * length)

@@ -269,9 +269,9 @@ def test_other_settings_under_the_same_name_are_an_error(recipe, tmp_path, capsy
 def test_ray_is_asked_as_the_options_say(recipe, tmp_path, monkeypatch, capsys):
     asked = []
 
-    def instead(jobs, setup, options):
+    def instead(jobs, options):
         asked.append(options)
-        yield from engines.run_local(jobs, Workspace(setup))
+        yield from engines.run_local(jobs, Workspace(jobs[0].setup))
 
     monkeypatch.setattr(engines, "run_on_ray", instead)
     words = ["--engine", "ray", "--ray-workers", "2", "--ray-gpus", "0.5", "--ray-address", "auto"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cplsr.ablation.plan import plan_runs, read_rows
+from cplsr.ablation.plan import Candidate, plan_runs, read_rows
 from cplsr.adapters.store import read_adapter_info
 from cplsr.cli import main
 from cplsr.cli.ablate import Ablate
@@ -268,7 +268,9 @@ def test_rows_of_an_ablation_have_methods():
     assert (small.adapter, small.settings.lr, small.settings.optimizer) == ("coalescent", 1e-2, "adamw")
     assert {(run.settings.pe, run.settings.sst) for run in (whole, small)} == {(False, False)}
     assert small.objective().options["skip"] == 0.0
-    (taken,) = read_rows({"A": {}}, method="fwt", method_options={"strength": 0.5}, train="adapter")
+    (taken,) = read_rows(
+        {"A": {}}, Candidate(adapter="coalescent", method="fwt", method_options={"strength": 0.5}), "adapter"
+    )
     assert (taken.method, taken.method_options, taken.adapter) == ("fwt", {"strength": 0.5}, "coalescent")
 
 

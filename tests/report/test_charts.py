@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import chain
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from cplsr.records.analysis import Panel
 from cplsr.records.estimate import Estimate
 from cplsr.records.results import CalibrationBin, CalibrationRow
-from cplsr.report.bars import Bar, bar_chart
+from cplsr.report.bars import bar_chart
 from cplsr.report.differences import before_after_chart, difference_chart
 from cplsr.report.figures import figure, figures, shorten, swatches
 from cplsr.report.heat_map import MANY, SHADES, heat_map, shade
@@ -47,11 +48,11 @@ def is_accessible(markup):
 
 
 def bars(values, name="target"):
-    return {name: [Bar(f"m{n}", Estimate(value, 1.0), n) for n, value in enumerate(values)]}
+    return {name: {f"m{n}": Estimate(value, 1.0) for n, value in enumerate(values)}}
 
 
 def draw_bars(groups, **options):
-    return bar_chart(groups, (), title="t", axis="%", **options)
+    return bar_chart(groups, list(chain.from_iterable(groups.values())), title="t", axis="%", **options)
 
 
 def test_bars_are_as_long_as_their_figures():
@@ -60,12 +61,12 @@ def test_bars_are_as_long_as_their_figures():
 
 
 def test_a_whisker_spans_the_interval_and_stops_at_the_ends():
-    drawn = draw_bars({"t": [Bar("m", Estimate(50.0, 10.0), 0)]})
+    drawn = draw_bars({"t": {"m": Estimate(50.0, 10.0)}})
     bar = find(drawn, "rect", "bar")[0]
     whisker = find(drawn, "line", "whisker")[0]
     unit = float(bar.get("width")) / 50
     assert float(whisker.get("x2")) - float(whisker.get("x1")) == pytest.approx(20 * unit, abs=0.05)
-    over = find(draw_bars({"t": [Bar("m", Estimate(99.0, 10.0), 0)]}), "line", "whisker")[0]
+    over = find(draw_bars({"t": {"m": Estimate(99.0, 10.0)}}), "line", "whisker")[0]
     assert float(over.get("x2")) == pytest.approx(float(bar.get("x")) + 100 * unit, abs=0.05)
 
 
@@ -78,7 +79,7 @@ def test_a_reference_line_stands_at_its_figure():
 
 
 def draw_difference(target, value, half):
-    return difference_chart([(target, Estimate(value, half))], title="m minus frozen")
+    return difference_chart({target: Estimate(value, half)}, title="m minus frozen")
 
 
 @pytest.mark.parametrize(
@@ -208,8 +209,8 @@ def test_any_names_give_well_formed_drawings_without_scripts(words, value):
     words = [*words, HOSTILE]
     share = min(100.0, abs(value))
     drawings = [
-        bar_chart({word: [Bar(word, Estimate(share), 0)] for word in words}, words, title=HOSTILE, axis=HOSTILE),
-        difference_chart([(word, Estimate(value, 1.0)) for word in words], title=HOSTILE),
+        bar_chart({word: {word: Estimate(share)} for word in words}, words, title=HOSTILE, axis=HOSTILE),
+        difference_chart({word: Estimate(value, 1.0) for word in words}, title=HOSTILE),
         before_after_chart([(word, [share]) for word in words], words, title=HOSTILE, axis="a", caption=HOSTILE),
         draw_lines([Line(word, ((0.0, value), (1.0, 0.0)), marked=True) for word in words]),
         draw_map([[share] * len(words)] * len(words), words),

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.report.markup import element, listed, number, plural, significant, text
+from cplsr.errors import counted
+from cplsr.report.markup import element, listed, number, significant, text
 
 
 def test_elements_name_attributes_as_html_does():
@@ -63,5 +64,5 @@ def test_lists_and_plurals_read_as_sentences():
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed([str(n) for n in range(12)], at_most=4) == "0, 1, 2 and 9 more"
     assert listed([]) == ""
-    assert plural(1, "class", "classes") == "1 class"
-    assert plural(2560, "image") == "2,560 images"
+    assert counted(1, "class") == "1 class"
+    assert counted(2560, "image") == "2,560 images"

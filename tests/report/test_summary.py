@@ -7,7 +7,7 @@ from oracles import report_inputs
 
 from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.records.run import TrainingRun, read_metrics
-from cplsr.report.estimates import average_difference
+from cplsr.report.estimates import combined
 from cplsr.report.sources import Material, Training
 from cplsr.report.summary import duration, evaluation_words, gain_words, remarks, tiles, training_words
 
@@ -31,8 +31,8 @@ def test_the_average_and_its_interval_against_a_loop():
     for row in rows:
         total += row.difference
         squares += row.ci95**2
-    assert average_difference(rows) == (pytest.approx(total / 3), pytest.approx(math.sqrt(squares) / 3))
-    assert average_difference([PairedRow("m", "f", "t", 1, 1.0, None, 0.5)]) == (1.0, None)
+    assert combined([row.estimate for row in rows]) == (pytest.approx(total / 3), pytest.approx(math.sqrt(squares) / 3))
+    assert combined([PairedRow("m", "f", "t", 1, 1.0, None, 0.5).estimate]) == (1.0, None)
 
 
 def test_counts_of_better_worse_and_chance():

@@ -41,7 +41,7 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
         yield Outcome(job, _why_failed(job, workspace))
 
 
-def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RaySettings) -> Iterator[Outcome]:
+def run_on_ray(jobs: Sequence[Job], options: RaySettings) -> Iterator[Outcome]:
     """Do all jobs as tasks of ray, and tell of each as it ends; what they share is made first, by one task.
 
     Workers write their files themselves: the ablation's folder and the cache must be on a disk they all see.
@@ -51,10 +51,10 @@ def run_on_ray(jobs: Sequence[Job], setup: Setup, options: RaySettings) -> Itera
     """
     if not jobs:
         return
-    cpus, gpus = setup.threads or 1, options.ray_gpus
+    cpus, gpus = jobs[0].setup.threads or 1, options.ray_gpus
     with ray_cluster(options, options.ray_workers, cpus):
         _log.info("making what all runs share")
-        for prepared in on_ray(_prepare_here, [(list(jobs), setup)], cpus=cpus, gpus=gpus, attempts=1):
+        for prepared in on_ray(_prepare_here, [list(jobs)], cpus=cpus, gpus=gpus, attempts=1):
             if prepared.error is not None:
                 raise prepared.error
         for ended in on_ray(_perform_here, jobs, cpus=cpus, gpus=gpus, attempts=1):
@@ -72,9 +72,8 @@ def _workspace_here(setup: Setup) -> Workspace:
     return Workspace(setup)
 
 
-def _prepare_here(shared: tuple[list[Job], Setup]) -> None:
-    jobs, setup = shared
-    workspace = _workspace_here(setup)
+def _prepare_here(jobs: list[Job]) -> None:
+    workspace = _workspace_here(jobs[0].setup)
     measured = [job.run for job in jobs if job.record is not None]
     workspace.check(measured)
     workspace.fill_caches([job.run for job in jobs], targets=bool(measured))

@@ -12,7 +12,15 @@ from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.episodes.heads import make_head
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective, starting_settings, trained_kind
+from cplsr.methods.registry import (
+    DEFAULT,
+    METHODS,
+    OWN,
+    make_adaptation,
+    make_objective,
+    starting_settings,
+    trained_kind,
+)
 from cplsr.methods.support_tuning import TUNED, make_tuning
 from cplsr.records.results import FROZEN
 from cplsr.settings.backbone import Pooling
@@ -55,6 +63,7 @@ class Candidate:
     read_head: str | None = None
 
 
+USUAL = Candidate(adapter=DEFAULT)
 _READING = ("pooling", "read_pooling", "read_head")
 _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
@@ -124,29 +133,14 @@ class Run(Candidate):
         return f"{self.row}, {self.settings.shot}-shot, seed {self.settings.seed}"
 
 
-def read_rows(
-    tables: Mapping[str, Any],
-    *,
-    adapter: str = "coalescent",
-    adapter_options: Mapping[str, Any] | None = None,
-    method: str = OWN.name,
-    method_options: Mapping[str, Any] | None = None,
-    train: str = "auto",
-) -> list[AblationRow]:
+def read_rows(tables: Mapping[str, Any], common: Candidate = USUAL, trains: str = "auto") -> list[AblationRow]:
     """Make rows of the tables of a recipe, which are settings by the name of the row.
 
-    The adapter and the method with their options, and what learns, are those of rows that name none.
+    `common` has the adapter and the method of rows that name none, `trains` what learns where they do not say.
     """
     if not tables:
         raise InputError('there is no row to run: write at least one table like [rows."CP + PE"] into the recipe')
-    common = {
-        "adapter": adapter,
-        "adapter_options": dict(adapter_options or {}),
-        "method": method,
-        "method_options": dict(method_options or {}),
-        "train": train,
-    }
-    rows = [_read_row(name, table, common) for name, table in tables.items()]
+    rows = [_read_row(name, table, common, trains) for name, table in tables.items()]
     seen: dict[str, str] = {}
     for row in rows:
         for name in (row.name, row.name + OWN_RATE):
@@ -229,7 +223,7 @@ def _variants(row: AblationRow, rates: Rates, own: float | None) -> list[tuple[s
     return [tuned] if rates == "own" else [shared, tuned]
 
 
-def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
+def _read_row(name: str, table: Any, common: Candidate, trains: str) -> AblationRow:
     values = _values(name, table)
     own = values.pop("lr_own", None)
     reading = {key: values.pop(key) for key in _READING if key in values}
@@ -239,7 +233,7 @@ def _read_row(name: str, table: Any, common: Mapping[str, Any]) -> AblationRow:
             raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
         return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own, **reading)
     method_name, method_options = _named(values, "method", common)
-    trains = values.pop("train", common["train"])
+    trains = values.pop("train", trains)
     adaptation = {key: values.pop(key) for key in _ADAPTING if key in values}
     try:
         method = METHODS.find(method_name)
@@ -271,8 +265,8 @@ def _values(name: str, table: Any) -> dict[str, Any]:
     return fit_table(table, _KINDS, f"the row {name!r}")
 
 
-def _named(values: dict[str, Any], what: str, common: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _named(values: dict[str, Any], what: str, common: Candidate) -> tuple[str, dict[str, Any]]:
     """The adapter or the method of a row with its options, taken out of its values; the common ones if it has none."""
     name = values.pop(what, None)
-    options = values.pop(f"{what}_options", {} if name is not None else common[f"{what}_options"])
-    return name or common[what], dict(options)
+    options = values.pop(f"{what}_options", {} if name is not None else getattr(common, f"{what}_options"))
+    return name or getattr(common, what), dict(options)

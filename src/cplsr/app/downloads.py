@@ -13,7 +13,7 @@ from cplsr.app.texts import Said, TextError
 from cplsr.app.view import View
 from cplsr.classifier.csv_run import csv_row
 from cplsr.classifier.prediction import COLUMNS, Prediction
-from cplsr.files import new_file
+from cplsr.files import new_file, write_file
 from cplsr.report.tables import table
 
 CSV_COLUMNS = (*COLUMNS, "corrected")
@@ -123,8 +123,7 @@ def _zipped(source: Path, folder: Path) -> Path:
 
 
 def _written(file: Path, text: str) -> Written:
-    with new_file(file) as stream:
-        stream.write(text)
+    write_file(file, text)
     return file, None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,17 @@ def load_default(load: Callable[[str], Backbone]) -> Backbone:
             raise
         _warn_of_embedded("it could not be downloaded")
         return load("embedded")
+
+
+def loading_again(described: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """With what `load_backbone` makes a backbone again that a record describes, from wherever it is now."""
+    is_file = source == "embedded" or Path(source).expanduser().is_file()
+    return {
+        **{name: described.get(name) for name in ("image_size", "mean", "std", "pooling")},
+        "layers": described.get("pooled_layers"),
+        "heads": described["heads"] if is_file else None,
+        "antialias": described.get("position_interpolation") != "bicubic",
+    }
 
 
 def sharing_weights(backbone: Backbone) -> Backbone:

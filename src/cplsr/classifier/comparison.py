@@ -44,7 +44,7 @@ class MethodScore:
     @property
     def accuracy(self) -> Share:
         """How many images were recognized, of those that could be left out."""
-        return Share(int(self.right.sum()), len(self.right))
+        return Share.counted(self.right)
 
 
 def compare_methods(classifier: FewShotClassifier) -> tuple[MethodScore, ...]:

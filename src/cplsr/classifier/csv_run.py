@@ -87,13 +87,10 @@ def label_to_csv(
     Raises:
         InputError: If the partial file is of another model, other images or other settings, or `out` cannot be written.
     """
-    check_rejection(reject_below, classifier.classes_)
-    check_out(out)
-    identity = run_identity(classifier, queries, reject_below=reject_below, together=together)
     partial, done = partial_of(out), 0
     with only_writer(out.parent, out.name):
+        identity = check_run(classifier, queries, out, reject_below=reject_below, restart=restart, together=together)
         if partial.exists() and not restart:
-            check_partial(out, identity)
             done = _keep_whole_batches(partial, queries, classifier.batch_size)
         else:
             partial.unlink(missing_ok=True)
@@ -109,6 +106,34 @@ def label_to_csv(
     return done
 
 
+def check_run(
+    classifier: FewShotClassifier,
+    queries: Domain,
+    out: Path,
+    *,
+    reject_below: float | None,
+    restart: bool,
+    together: bool,
+) -> dict[str, object]:
+    """Raise `InputError` where `label_to_csv` cannot begin or go on, before anything is labeled.
+
+    Returns:
+        What two runs must share for one to continue the other; the batch size too, because sums depend on it a little.
+    """
+    check_rejection(reject_below, classifier.classes_)
+    check_out(out)
+    identity: dict[str, object] = {
+        "model": classifier.fingerprint,
+        "queries": queries.fingerprint,
+        "reject_below": reject_below,
+        "batch_size": classifier.batch_size,
+        "together": together,
+    }
+    if not restart:
+        _check_partial(out, identity)
+    return identity
+
+
 def check_out(out: Path) -> None:
     """Raise `InputError` where no csv file can be written."""
     if out.is_dir():
@@ -116,20 +141,7 @@ def check_out(out: Path) -> None:
     check_writable(out)
 
 
-def run_identity(
-    classifier: FewShotClassifier, queries: Domain, *, reject_below: float | None, together: bool
-) -> dict[str, object]:
-    """What two runs must share for one to continue the other; the batch size, because sums depend on it a little."""
-    return {
-        "model": classifier.fingerprint,
-        "queries": queries.fingerprint,
-        "reject_below": reject_below,
-        "batch_size": classifier.batch_size,
-        "together": together,
-    }
-
-
-def check_partial(out: Path, identity: Mapping[str, object]) -> None:
+def _check_partial(out: Path, identity: Mapping[str, object]) -> None:
     """Raise `InputError` if a run into `out` was begun with another model, other images or other settings."""
     partial = partial_of(out)
     if not partial.exists():

@@ -59,7 +59,7 @@ def explain(
 ) -> Explanation:
     """Explain the label of one image, given as the backbone takes it, with so many similar support images."""
     with torch.inference_mode():
-        vector = backbone(pixels.to(backbone.device)).float().cpu().numpy().astype(np.float64)
+        vector = backbone(pixels.to(backbone.device)).double().cpu().numpy()
     answer = predictions_of(head, ["image"], vector, None)[0]
     labels = [str(label) for label in head.classes_[head.support_labels_].tolist()]
     attention = class_token_attention(backbone, pixels)

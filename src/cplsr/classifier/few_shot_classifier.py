@@ -158,7 +158,6 @@ class FewShotClassifier(ImageAnswers):
         Raises:
             InputError: If there is a class of that name already.
         """
-        check_is_fitted(self)
         if name in self.classes_.tolist():
             raise InputError(f"there is a class {name!r} already: give more images of it to partial_fit, or remove it")
         pictures = as_pictures(images)
@@ -171,7 +170,6 @@ class FewShotClassifier(ImageAnswers):
         Raises:
             InputError: If there is no such class, or no other.
         """
-        check_is_fitted(self)
         kept = self.classes_[self.head_.support_labels_] != name
         self.head_.remove_class(name)
         return self._keep(kept)
@@ -197,7 +195,6 @@ class FewShotClassifier(ImageAnswers):
 
     def evaluate_support(self) -> SupportReport:
         """Report what accuracy to expect, from the support images alone: some are held out and judged by the others."""
-        check_is_fitted(self)
         frozen = self.frozen_head()
         if self.tuned_ is not None and frozen is not None:
             return report_on_support(frozen, self.support_names_, tuned=True)
@@ -260,7 +257,7 @@ class FewShotClassifier(ImageAnswers):
 
     def _learn(self, pictures: Any, labels: ndarray, support: Embedded) -> FewShotClassifier:
         """Add embedded images; nothing changes if something is wrong with them."""
-        self.head_.partial_fit(support.vectors.astype(np.float64), labels[support.indices])
+        self.head_.partial_fit(support.vectors, labels[support.indices])
         self.frozen_support_ = joined_or_none([self.frozen_support_, support.frozen])
         names = picture_names(pictures)
         self.support_names_ += tuple(names[index] for index in support.indices)

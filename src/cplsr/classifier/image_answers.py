@@ -23,7 +23,6 @@ from cplsr.classifier.no_class import UNREADABLE, OnError, check_on_error, check
 from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names, single_pixels
 from cplsr.classifier.prediction import Prediction, PredictionTable, predictions_of
 from cplsr.classifier.suggest import Suggestion, suggest
-from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.data.domain import Domain
 from cplsr.evaluation.cache import EmbeddingCache, EmbeddingKey
 
@@ -53,7 +52,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Raises:
             InputError: If an image cannot be read and should not be passed over, or the threshold is no probability.
         """
-        check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
         vectors, readable = self._readable(X, on_error)
         labels = self.head_.predict(vectors, reject_below) if len(vectors) else self.classes_[:0]
@@ -66,7 +64,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             X: Images.
             on_error: As for `predict`; with `label`, the probabilities of an image that cannot be read are nan.
         """
-        check_is_fitted(self)
         vectors, readable = self._readable(X, on_error)
         probabilities = self.head_.predict_proba(vectors) if len(vectors) else np.empty((0, len(self.classes_)))
         if on_error != "label":
@@ -90,7 +87,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             One row per image; `to_pandas()` makes a `DataFrame` of it. For more images than memory has room for, use
             `predictions`.
         """
-        check_is_fitted(self)
         check_on_error(on_error, self.classes_)
         pictures = as_pictures(X)
         rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
@@ -104,12 +100,11 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
-        check_is_fitted(self)
-        return self.head_.out_of_domain_score(self.embed(X))
+        vectors = self.embed(X)
+        return self.head_.out_of_domain_score(vectors)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Compute the accuracy, 0 to 1, on labeled images; without `y`, X brings its labels as in `fit`."""
-        check_is_fitted(self)
         pictures, labels = labeled_pictures(X, y)
         return float(accuracy_score(labels, self.predict(pictures), sample_weight=sample_weight))
 
@@ -127,15 +122,12 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Yields:
             The answers of a batch, one for every image in order; an image that cannot be read has one with an error.
         """
-        check_is_fitted(self)
         check_rejection(reject_below, self.classes_)
         pictures = as_pictures(X)
         names = picture_names(pictures)
         head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
         for batch in self._batches(pictures, "classifying"):
-            answers = predictions_of(
-                head, [names[index] for index in batch.indices], batch.vectors.astype(np.float64), reject_below
-            )
+            answers = predictions_of(head, [names[index] for index in batch.indices], batch.vectors, reject_below)
             by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
             by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
             yield [by_index[index] for index in sorted(by_index)]
@@ -146,7 +138,6 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         Raises:
             InputError: If an image cannot be read.
         """
-        check_is_fitted(self)
         return self._readable(X, "raise")[0]
 
     def suggest(self, X: Any, count: int = 10) -> list[Suggestion]:
@@ -156,10 +147,8 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             X: Unlabeled images.
             count: How many to choose; see `cplsr.classifier.suggest.suggest`.
         """
-        check_is_fitted(self)
         pictures = as_pictures(X)
-        embedded, readable = self._readable(pictures, "skip", "looking at all images")
-        vectors = embedded.astype(np.float64)
+        vectors, readable = self._readable(pictures, "skip", "looking at all images")
         chosen = suggest(self.head_, vectors, count)
         names, indices = picture_names(pictures), np.flatnonzero(readable)[chosen].tolist()
         guesses = predictions_of(self.head_, [names[index] for index in indices], vectors[chosen], None)
@@ -178,7 +167,8 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> ndarray:
-        """The classes, sorted."""
+        """The classes, sorted; like all that needs them, an error before there are any."""
+        check_is_fitted(self)
         return self.head_.classes_
 
     @property
@@ -219,12 +209,11 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             cache=self.cache,
         )
 
-    def _seeing_together(self, pictures: Any) -> VectorAnswers:
+    def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
         """The head after a look at an even sample of images."""
         rows = even_rows(len(pictures), SEEN_TOGETHER)
         sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
-        vectors = Embedded.joined(self._batches(sample, "looking at all images")).vectors
-        return self.head_.seeing_together(vectors.astype(np.float64))
+        return self.head_.seeing_together(Embedded.joined(self._batches(sample, "looking at all images")).vectors)
 
     def _readable(
         self, X: Any, on_error: OnError, description: str = "embedding"

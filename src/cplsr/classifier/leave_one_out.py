@@ -36,10 +36,9 @@ LEAST_SIGNAL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Some support images, by position and class, scored by what was learned without them; prototypes give cosines."""
+    """Some support images, by position, scored by what was learned without them; prototypes give cosines."""
 
     rows: Int64[ndarray, "images"]
-    labels: Int64[ndarray, "images"]
     scores: Float64[ndarray, "images classes"]
 
 
@@ -60,8 +59,6 @@ def leave_one_out(
     labels: Int64[ndarray, "images"],
     sums: Float64[ndarray, "classes dim"],
     rows: Int64[ndarray, "rows"],
-    *,
-    normalized: bool = False,
 ) -> Judged:
     """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
 
@@ -70,9 +67,8 @@ def leave_one_out(
     """
     chosen, own = unit(support[rows]), labels[rows]
     cosines = chosen @ unit(sums).T
-    without = sums[own] - (chosen if normalized else support[rows])
-    cosines[np.arange(len(rows)), own] = (chosen * unit(without)).sum(axis=1)
-    return Judged(rows, own, cosines)
+    cosines[np.arange(len(rows)), own] = (chosen * unit(sums[own] - support[rows])).sum(axis=1)
+    return Judged(rows, cosines)
 
 
 def as_if_whole(
@@ -80,8 +76,6 @@ def as_if_whole(
     support: Float64[ndarray, "images dim"],
     labels: Int64[ndarray, "images"],
     sums: Float64[ndarray, "classes dim"],
-    *,
-    normalized: bool = False,
 ) -> Float64[ndarray, "rows classes"]:
     """Correct the cosines with the own class, as if its prototype had been made of all n images and not of n − 1.
 
@@ -94,41 +88,37 @@ def as_if_whole(
     """
     counts = np.bincount(labels, minlength=len(sums))
     means = sums / np.maximum(counts, 1)[:, None]
-    deviations = (unit(support) if normalized else support) - means[labels]
     freedom = (np.maximum(counts, 1) - 1).sum()
-    variance = float((deviations**2).sum()) / max(int(freedom), 1)
-    n = counts[judged.labels]
-    squared = (means[judged.labels] ** 2).sum(axis=1)
+    variance = float(((support - means[labels]) ** 2).sum()) / max(int(freedom), 1)
+    judged_labels = labels[judged.rows]
+    n = counts[judged_labels]
+    squared = (means[judged_labels] ** 2).sum(axis=1)
     signal = np.maximum(squared - variance / n, LEAST_SIGNAL * squared)
     whole = signal + variance / n
     factors = np.sqrt((signal + variance / np.maximum(n - 1, 1)) / np.where(whole > 0, whole, 1.0))
     raised = judged.scores.copy()
-    own = np.arange(len(n)), judged.labels
+    own = np.arange(len(n)), judged_labels
     raised[own] = np.minimum(raised[own] * np.where(whole > 0, factors, 1.0), 1.0)
     return raised
 
 
 def leave_one_out_in_chunks(
-    support: Float64[ndarray, "images dim"],
-    labels: Int64[ndarray, "images"],
-    classes: int,
-    *,
-    normalized: bool = False,
+    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int
 ) -> Iterator[Judged]:
-    """Compare all images that can be left out, as `leave_one_out` does, some at a time to save memory."""
-    sums = class_sums(support, labels, classes, normalized=normalized)
+    """Compare all images that can be left out, as `leave_one_out` does, some at a time to save memory; maybe none."""
+    sums = class_sums(support, labels, classes)
     rows = judgeable(labels, classes)
     step = max(1, CHUNK_ENTRIES // max(classes, 1))
-    for start in range(0, len(rows), step):
-        yield leave_one_out(support, labels, sums, rows[start : start + step], normalized=normalized)
+    for start in range(0, max(1, len(rows)), step):
+        yield leave_one_out(support, labels, sums, rows[start : start + step])
 
 
 def class_sums(
-    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int, *, normalized: bool = False
+    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int
 ) -> Float64[ndarray, "classes dim"]:
-    """Sum the vectors of each class, scaled to length one first where prototypes are means of such vectors."""
+    """Sum the vectors of each class."""
     sums = np.zeros((classes, support.shape[1]))
-    np.add.at(sums, labels, unit(support) if normalized else support)
+    np.add.at(sums, labels, support)
     return sums
 
 
@@ -141,11 +131,11 @@ def judge(head: Head, support: Float64[ndarray, "images dim"], labels: Int64[nda
     rows = judgeable(labels, classes)
     if isinstance(head, Ridge):
         _, left_out = fit_ridge(torch.from_numpy(unit(support)), torch.from_numpy(labels), head.penalty)
-        return Judged(rows, labels[rows], left_out.numpy()[rows])
+        return Judged(rows, left_out.numpy()[rows])
     scores = np.zeros((len(labels), classes))
     for train, test in held_out_splits(labels, classes) if len(rows) else ():
         scores[test] = head_scores(head, support[train], labels[train], support[test])
-    return Judged(rows, labels[rows], scores[rows])
+    return Judged(rows, scores[rows])
 
 
 def head_scores(

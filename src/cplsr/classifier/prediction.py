@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float
 from numpy import ndarray
 
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.no_class import UNKNOWN
-from cplsr.classifier.vector_answers import VectorAnswers
 from cplsr.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class PredictionTable:
 
 
 def predictions_of(
-    head: VectorAnswers, names: list[str], vectors: Float64[ndarray, "images dim"], reject_below: float | None
+    head: EmbeddingClassifier, names: list[str], vectors: Float[ndarray, "images dim"], reject_below: float | None
 ) -> list[Prediction]:
     """Label embedded images by a fitted classifier; the names are what they are called."""
     if len(names) == 0:

@@ -16,7 +16,7 @@ from cplsr.adapters.attach import adapter_of, detach
 from cplsr.adapters.store import load_adapter, save_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
-from cplsr.classifier.backbone_choice import FROZEN, adapter_kind, sharing_weights
+from cplsr.classifier.backbone_choice import FROZEN, adapter_kind, loading_again, sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.reading_choice import Choice, fixed_choice
 from cplsr.environment import versions
@@ -25,7 +25,7 @@ from cplsr.episodes.heads.auto import USUAL, Reading
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.errors import InputError
-from cplsr.files import new_file, new_folder
+from cplsr.files import new_folder, write_file
 from cplsr.records.classifier import DESCRIPTION, ClassifierInfo, ClassKind, HeadInfo
 from cplsr.records.parts import BackboneInfo
 
@@ -80,8 +80,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         tuned=classifier.tuned_,
     )
     with new_folder(path) as folder:
-        with new_file(folder / TENSORS, "wb") as stream:
-            stream.write(content)
+        write_file(folder / TENSORS, content)
         if classifier.adapter_kind_ is not None:
             save_adapter(backbone, folder / ADAPTER, temperature=adapter_of(backbone).temperature)
         info.write(folder)
@@ -191,19 +190,8 @@ def _load_backbone(folder: Path, info: ClassifierInfo, given: str | Path | Backb
     else:
         source = wanted["source"] if given is None else str(given)
         try:
-            backbone = load_backbone(
-                source,
-                wanted["image_size"],
-                heads=wanted["heads"] if Path(source).expanduser().is_file() else None,
-                mean=wanted["mean"],
-                std=wanted["std"],
-                pooling=wanted["pooling"],
-                layers=wanted.get("pooled_layers"),
-                views=wanted.get("views", "plain"),
-                device=device,
-                precision=wanted["precision"],
-                antialias=wanted["position_interpolation"] != "bicubic",
-            )
+            loading = loading_again(wanted, source) | {"views": wanted.get("views", "plain")}
+            backbone = load_backbone(source, device=device, precision=wanted["precision"], **loading)
         except InputError as error:
             if given is not None:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
 
@@ -43,7 +43,7 @@ class Suggestion:
 
 
 def suggest(
-    classifier: EmbeddingClassifier, vectors: Float64[ndarray, "images dim"], count: int = 10
+    classifier: EmbeddingClassifier, vectors: Float[ndarray, "images dim"], count: int = 10
 ) -> Int64[ndarray, "some"]:
     """Choose the pictures whose labels would teach most: in doubt, unlike the examples, and unlike each other.
 
@@ -70,7 +70,7 @@ def suggest(
         return rows
     head = classifier.choice_.head
     penalty = head.penalty if isinstance(head, Ridge) else USUAL.penalty
-    pictures = vectors[rows]
+    pictures = vectors[rows].astype(np.float64)
     doubt = 1.0 - (classifier.predict_proba(pictures) ** 2).sum(axis=1)
     covariance = covariance_given(unit(classifier.read(classifier.support_)), unit(classifier.read(pictures)), penalty)
     return rows[most_explaining(covariance, doubt, penalty, min(count, len(rows)))]

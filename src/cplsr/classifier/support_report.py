@@ -25,6 +25,11 @@ class Share:
     right: int
     of: int
 
+    @classmethod
+    def counted(cls, right: Bool[ndarray, "images"]) -> Share:
+        """The share of images that were recognized."""
+        return cls(int(right.sum()), len(right))
+
     @property
     def value(self) -> float | None:
         """The proportion, 0 to 1; `None` if nothing was looked at."""
@@ -181,17 +186,15 @@ def judge_support(head: EmbeddingClassifier) -> SupportJudgment:
     """Leave out every support image whose class has another one, and label it from the others."""
     parts = []
     for judged in head.left_out():
-        scores, own = judged.scores, (np.arange(len(judged.rows)), judged.labels)
+        scores, labels = judged.scores, head.support_labels_[judged.rows]
+        own = np.arange(len(labels)), labels
         scores[:, head.counts_ == 0] = -np.inf
         predicted = scores.argmax(axis=1)
         own_scores = scores[own]
         scores[own] = -np.inf
         others = scores.argmax(axis=1)
         log_odds = head.temperature_ * (scores.max(axis=1) - own_scores)
-        parts.append((judged.rows, judged.labels, predicted, others, log_odds))
-    if not parts:
-        nothing = np.zeros(0, dtype=np.int64)
-        return SupportJudgment(nothing, nothing, nothing, nothing, np.zeros(0))
+        parts.append((judged.rows, labels, predicted, others, log_odds))
     return SupportJudgment(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -213,7 +216,7 @@ def report_on_support(
         images=len(head.support_),
         classes=classes,
         expected=expected_accuracy(head),
-        recognized=Share(int(judged.right.sum()), len(judged.rows)),
+        recognized=Share.counted(judged.right),
         confusions=_confusions(names_of_classes, judged),
         doubtful=_doubtful(names_of_classes, judged, names),
         needs_more=_needs_more(classes),
@@ -226,10 +229,9 @@ def report_on_support(
 
 def compare_with_frozen(frozen: SupportJudgment, adapter: SupportJudgment) -> FrozenComparison:
     """Compare two judgments of the same images, image by image."""
-    of = len(adapter.rows)
     return FrozenComparison(
-        frozen=Share(int(frozen.right.sum()), of),
-        adapter=Share(int(adapter.right.sum()), of),
+        frozen=Share.counted(frozen.right),
+        adapter=Share.counted(adapter.right),
         only_frozen=int((frozen.right & ~adapter.right).sum()),
         only_adapter=int((adapter.right & ~frozen.right).sum()),
         chance=chance_of_difference(frozen.right, adapter.right),

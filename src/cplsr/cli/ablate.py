@@ -15,11 +15,11 @@ import tyro
 
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
-from cplsr.cli.terminal import fits, print_plain
+from cplsr.cli.terminal import print_plain, print_table
 from cplsr.cli.train import Train, warn_of_another_backbone
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
-from cplsr.files import new_file, only_writer
+from cplsr.files import only_writer, write_file
 from cplsr.records.public import public_command
 from cplsr.report.ablation_table import table_of
 from cplsr.report.tables import Table, table
@@ -118,19 +118,18 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
 
     `again` are arguments that give the same recipe and settings once more, for the commands in the records.
     """
-    from cplsr.ablation.plan import choose_runs, read_rows
+    from cplsr.ablation.plan import Candidate, choose_runs, read_rows
     from cplsr.ablation.run import Job, state_of
     from cplsr.ablation.workspace import Setup, Workspace
 
     adapter_options, method_options = options.parsed_options()
-    rows = read_rows(
-        options.rows,
+    common = Candidate(
         adapter=options.adapter,
         adapter_options=adapter_options,
         method=options.method,
         method_options=method_options,
-        train=options.train,
     )
+    rows = read_rows(options.rows, common, options.train)
     workspace = Workspace(Setup.of(options, targets=tuple(map(split_name, options.target))))
     if not options.list_runs:
         check(options, rows)
@@ -138,7 +137,7 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     runs = plan(options, rows, out)
     jobs = [Job.of(run, workspace.setup, out, command_of(run, again, out)) for run in choose_runs(runs, options.only)]
     if options.list_runs:
-        show([list_of(jobs)])
+        show(list_of(jobs))
         return 0
     waiting = [job for job in jobs if state_of(job) != "finished"]
     if done := len(jobs) - len(waiting):
@@ -149,7 +148,7 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
         write_table(table_here(out, names, failures), out)
     whole = table_here(out, names, failures)
     write_table(whole, out)
-    show([whole], otherwise=[table_here(out, names, failures, shots=[shot]) for shot in options.shots])
+    show(whole, [table_here(out, names, failures, shots=[shot]) for shot in options.shots])
     print(f"written to {out / 'table.md'}, table.tex and table.csv")
     return EXIT_FAILED_RUNS if failures else 0
 
@@ -198,7 +197,7 @@ def outcomes(options: Ablate, workspace: Workspace, jobs: Sequence[Job]) -> Iter
         yield from run_local(jobs, workspace)
         return
     with progress_bar(len(jobs), "ablation", unit="run") as bar:
-        for outcome in run_on_ray(jobs, workspace.setup, options):
+        for outcome in run_on_ray(jobs, options):
             bar.update(1)
             logging.getLogger(__name__).info("%s: %s", outcome.job.run.title, outcome.error or "done")
             yield outcome
@@ -270,18 +269,15 @@ def write_table(whole: Table, out: Path) -> None:
     """Write a table as Markdown, LaTeX and CSV."""
     texts = {"md": whole.to_markdown(), "tex": whole.to_latex() + f"% {whole.caption}\n", "csv": whole.to_csv()}
     for suffix, text in texts.items():
-        with new_file(out / f"table.{suffix}") as stream:
-            stream.write(text)
+        write_file(out / f"table.{suffix}", text)
 
 
-def show(tables: Sequence[Table], otherwise: Sequence[Table] = ()) -> None:
-    """Print tables; `otherwise` instead, where the terminal is too narrow for them."""
+def show(whole: Table, narrower: Sequence[Table] = ()) -> None:
+    """Print a table, or narrower ones, and below it the caption at the width of the terminal."""
     from rich.console import Console
 
     console = Console()
-    wide = not all(fits(console, each.to_rich()) for each in tables)
-    shown = otherwise if wide and otherwise else tables
-    for each in shown:
-        console.print(dataclasses.replace(each, caption="").to_rich())
-    if caption := shown[0].caption:
-        print_plain(console, caption)
+    table, *parts = (dataclasses.replace(each, caption="") for each in (whole, *narrower))
+    print_table(console, table, parts)
+    if whole.caption:
+        print_plain(console, whole.caption)

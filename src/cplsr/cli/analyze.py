@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 import cplsr
-from cplsr.cli.evaluate import adapters_image_size, default_adapter_name, split_name
+from cplsr.cli.evaluate import named_adapter, open_measured
 from cplsr.cli.options import parse
 from cplsr.cli.terminal import WARNING, print_plain
 from cplsr.declared import between
@@ -67,23 +67,20 @@ def run(options: Analyze) -> Analysis:
     if not options.target and options.base is None:
         raise InputError("there is nothing to look at: give --target NAME=FOLDER, or --target digits for a try")
     from cplsr.analysis.findings import check_output
-    from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_targets
 
     check_output(options.out)
-    name, source = (None, None) if options.adapter is None else split_name(options.adapter)
-    image_size = options.image_size or adapters_image_size([] if source is None else [source])
-    targets = open_targets(map(split_name, options.target), strict=options.strict)
+    name, source = (None, None) if options.adapter is None else named_adapter(options.adapter)
+    targets, backbone = open_measured(options, [] if source is None else [source])
     base = None if options.base is None else cplsr.open_domain(options.base, strict=options.strict)
     return cplsr.analyze(
-        open_backbone(options, image_size),
+        backbone,
         source,
         targets,
         base,
         AnalysisSettings.of(
             options, images_per_class=options.images_per_class or None, attention_images=options.attention
         ),
-        adapter_name=name or (None if source is None else default_adapter_name(source)),
+        adapter_name=name,
         cache=cplsr.EmbeddingCache() if options.cache else None,
         batch_size=options.batch_size,
         workers=options.workers,

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 import cplsr
+from cplsr.cli.options import parse
 from cplsr.cli.terminal import print_plain
+from cplsr.declared import Declared
 
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
           "hashes": "hashes of image files", "onnxruntime-web-*": "files of onnxruntime-web"}  # fmt: skip
 """Folders in the cache beside the embeddings, by pattern, and what they hold."""
 
 
+@dataclass(frozen=True)
+class Cache(Declared):
+    """Show or remove what is kept to save time: embeddings, decoded images, statistics and the like."""
+
+    action: Annotated[Literal["info", "clear"], tyro.conf.Positional]
+    """`info` lists it; `clear` removes all of it. It is made again when needed."""
+
+
 def main(arguments: list[str]) -> int:
     """Parse the action and do it."""
-    {"info": info, "clear": clear}[tyro.cli(_action, args=arguments, prog="cplsr cache")]()
+    {"info": info, "clear": clear}[parse(Cache, "cache", arguments).action]()
     return 0
-
-
-def _action(action: tyro.conf.Positional[Literal["info", "clear"]]) -> Literal["info", "clear"]:
-    """Show or remove what is kept to save time: embeddings, decoded images, statistics and the like.
-
-    Args:
-        action: `info` lists it; `clear` removes all of it. It is made again when needed.
-    """
-    return action
 
 
 def info() -> None:

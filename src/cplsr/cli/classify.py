@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import cplsr
 from cplsr.cli.options import parse
 from cplsr.declared import Declared, between, kinds_of, parse_options
 from cplsr.errors import InputError
-from cplsr.files import new_file
+from cplsr.files import write_file
 from cplsr.report.tables import Table, table
 from cplsr.settings.backbone import BackboneSettings, ClassifierPooling
 from cplsr.settings.embedding import CacheSettings, EmbeddingSettings
@@ -151,17 +150,18 @@ def main(arguments: list[str]) -> int:
     """Parse the options, label, say what came of it."""
     options = parse(Classify, "classify", arguments)
     query = check_request(options)
-    from cplsr.classifier.csv_run import label_to_csv, labeled_files, summarize
+    from cplsr.classifier.csv_run import check_run, label_to_csv, labeled_files, summarize
     from cplsr.classifier.sorted_copies import copy_by_label
 
     queries, support = open_images(options.support, query, options.skipped_to)
     tuning = parse_options(options.tune_options, "tuning", "steps=100")
     classifier = options.fit_or_load(support, options.model, options.tune_on_support and (tuning or True))
     check_labeling(options, classifier, queries)
+    settings = {name: getattr(options, name) for name in ("reject_below", "restart", "together")}
+    check_run(classifier, queries, options.out, **settings)
     if options.save is not None:
         classifier.save(options.save)
         print(f"classifier saved to {options.save}")
-    settings = {name: getattr(options, name) for name in ("reject_below", "restart", "together")}
     kept = label_to_csv(classifier, queries, options.out, **settings)
     if kept:
         print(f"continued an interrupted run: {kept:,} of {len(queries):,} images were labeled already")
@@ -181,28 +181,23 @@ def main(arguments: list[str]) -> int:
 
 def open_images(support: str | None, query: Path, skipped_to: Path | None) -> tuple[cplsr.Domain, cplsr.Domain | None]:
     """Open images without labels and the examples, if any; what is passed over is told, and listed if asked for."""
-    from cplsr.data.listing import skipped_by_kind
+    from cplsr.classifier.pictures import told_skipped
     from cplsr.data.query_files import open_queries
 
     queries = open_queries(query)
     examples = None if support is None else open_support(support)
-    if queries.skipped:
-        warnings.warn(skipped_by_kind(query, queries.skipped), stacklevel=1)
+    told_skipped(query, queries)
     if skipped_to is not None:
         skipped = [*(() if examples is None else examples.skipped), *queries.skipped]
-        with new_file(skipped_to) as stream:
-            stream.write(table("passed over", ("path", "reason"), skipped).to_csv())
+        write_file(skipped_to, table("passed over", ("path", "reason"), skipped).to_csv())
     return queries, examples
 
 
 def check_labeling(options: Classify, classifier: cplsr.FewShotClassifier, queries: cplsr.Domain) -> None:
-    """Raise `InputError` for whatever labeling would stumble over, before the long part begins."""
-    from cplsr.classifier.csv_run import check_out, check_partial, run_identity
-    from cplsr.classifier.no_class import check_rejection
+    """Raise `InputError` where images cannot be answered together, or cannot be copied."""
     from cplsr.classifier.sorted_copies import check_label_folders
     from cplsr.data.image_file import FileReader
 
-    check_rejection(options.reject_below, classifier.classes_)
     if options.together:
         classifier.head_.check_together(len(queries))
     if options.copy_to is not None:
@@ -211,10 +206,6 @@ def check_labeling(options: Classify, classifier: cplsr.FewShotClassifier, queri
             held = "only vectors" if queries.vectors is not None else "no image files of their own"
             raise InputError(f"--copy-to copies images, but {query} holds {held}: leave it out, or give the images")
         check_label_folders([str(name) for name in classifier.classes_.tolist()], options.copy_to, query)
-    check_out(options.out)
-    if not options.restart:
-        identity = run_identity(classifier, queries, reject_below=options.reject_below, together=options.together)
-        check_partial(options.out, identity)
 
 
 def check_request(options: Classify) -> Path:
@@ -258,11 +249,9 @@ def suspects_table(doubtful: Sequence[DoubtfulImage]) -> Table:
 
 def open_support(source: str) -> cplsr.Domain:
     """Open labeled examples of two classes at least; files that are passed over are told by a warning."""
-    from cplsr.data.listing import skipped_by_kind
+    from cplsr.classifier.pictures import told_skipped
 
     domain = cplsr.open_domain(source).without_empty_classes()
     if len(domain.classes) < 2:
         raise InputError(f"{source} has one class, {domain.classes[0]!r}: give examples of at least two")
-    if domain.skipped:
-        warnings.warn(skipped_by_kind(source, domain.skipped), stacklevel=2)
-    return domain
+    return told_skipped(source, domain)

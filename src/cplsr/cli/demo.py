@@ -175,8 +175,8 @@ def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, c
 
 def outcome(results: cplsr.Results, result: cplsr.TrainingResult) -> str:
     """Say what was gained or lost, and how much of it may be chance."""
-    better = [row for row in results.paired if row.significant and row.difference > 0]
-    worse = [row for row in results.paired if row.significant and row.difference < 0]
+    better = [row for row in results.paired if row.estimate.mark == "better"]
+    worse = [row for row in results.paired if row.estimate.mark == "worse"]
     mean = sum(row.difference for row in results.paired) / len(results.paired)
     what = "gained" if mean >= 0 else "lost"
     lines = [

@@ -10,7 +10,7 @@ import tyro
 
 import cplsr
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import WARNING, fits, print_plain
+from cplsr.cli.terminal import WARNING, print_plain, print_table
 from cplsr.declared import Declared, parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
@@ -24,6 +24,7 @@ from cplsr.settings.numbers import DrawnEpisodes
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cplsr.cli.analyze import Analyze
     from cplsr.evaluation.adapting import Adaptation, AdaptationRequest
 
 
@@ -90,15 +91,9 @@ def run(options: Evaluate) -> cplsr.Results:
     """Open targets, backbone and adapters, and measure."""
     if not options.target:
         raise InputError("there is no target to evaluate on: give --target NAME=FOLDER, or --target digits for a try")
-    from cplsr.backbones.load import open_backbone
-    from cplsr.data.open import open_targets
-
-    adapters = [split_name(text) for text in options.adapter]
-    named = [(name or default_adapter_name(source), source) for name, source in adapters]
-    image_size = options.image_size or adapters_image_size([source for _, source in named])
+    named = [named_adapter(text) for text in options.adapter]
     request = request_of(options)
-    targets = open_targets(map(split_name, options.target), strict=options.strict)
-    backbone = open_backbone(options, image_size)
+    targets, backbone = open_measured(options, [source for _, source in named])
     if request is not None and backbone.precision == "bf16":
         raise InputError(f"+{request.method} trains weights, for which bf16 is too coarse: give --precision fp32")
     settings = EpisodeSettings.of(options)
@@ -120,6 +115,16 @@ def run(options: Evaluate) -> cplsr.Results:
     if results.dirichlet is not None:
         results = replace(results, dirichlet=adapted[1].behind(results.dirichlet))
     return adapted[0].behind(results)
+
+
+def open_measured(options: Evaluate | Analyze, adapters: list[str]) -> tuple[dict[str, cplsr.Domain], cplsr.Backbone]:
+    """Open the targets, and the backbone at the image size of the adapters where no other was given."""
+    from cplsr.backbones.load import open_backbone
+    from cplsr.data.open import open_targets
+
+    image_size = options.image_size or adapters_image_size(adapters)
+    targets = open_targets(map(split_name, options.target), strict=options.strict)
+    return targets, open_backbone(options, image_size)
 
 
 def snapshot_notes(
@@ -187,6 +192,12 @@ def split_name(text: str) -> tuple[str | None, str]:
     return name, source
 
 
+def named_adapter(text: str) -> tuple[str, str]:
+    """Split `NAME=SOURCE` of an adapter; without a name its path gives one."""
+    name, source = split_name(text)
+    return name or default_adapter_name(source), source
+
+
 def default_adapter_name(source: str) -> str:
     """Name an adapter by its path: the last part, or the one before where that is just `adapter`."""
     if source.startswith("hf:"):
@@ -215,12 +226,9 @@ def show_tables(results: cplsr.Results, console: Console) -> None:
     from cplsr.evaluation.published import benchmark_targets
     from cplsr.report.accuracy_tables import paired_table, whole_accuracy_table
 
-    table = whole_accuracy_table(results).to_rich()
-    if not fits(console, table):
-        table = whole_accuracy_table(results, methods_down=False).to_rich()
-    console.print(table)
+    print_table(console, whole_accuracy_table(results), [whole_accuracy_table(results, methods_down=False)])
     if results.paired:
-        console.print(paired_table(results).to_rich())
+        print_table(console, paired_table(results))
     for line in weak_points(results):
         print_plain(console, line)
     if benchmark_targets(results):

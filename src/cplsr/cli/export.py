@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -101,19 +100,14 @@ def load_source(options: Export) -> cplsr.Backbone:
 
 
 def _loading(options: Export, stored: AdapterInfo | None, name: str) -> dict[str, Any]:
-    trained: Mapping[str, Any] = stored.backbone if stored else {}
-    is_file = name == "embedded" or Path(name).expanduser().is_file()
-    mean, std = options.mean or trained.get("mean"), options.std or trained.get("std")
-    return {
-        "image_size": options.image_size or trained.get("image_size"),
-        "heads": options.heads or (trained.get("heads") if is_file else None),
-        "mean": tuple(mean) if mean else None,
-        "std": tuple(std) if std else None,
-        "pooling": options.pooling or trained.get("pooling", "cls"),
-        "layers": options.layers or (None if options.pooling else trained.get("pooled_layers")),
-        "views": options.views,
-        "antialias": options.antialias and trained.get("position_interpolation") != "bicubic",
-    }
+    from cplsr.classifier.backbone_choice import loading_again
+
+    trained = {"pooling": "cls", "antialias": True} if stored is None else loading_again(stored.backbone, name)
+    if options.pooling:
+        trained["layers"] = None
+    given = {name: getattr(options, name) for name in ("image_size", "heads", "mean", "std", "pooling", "layers")}
+    given = {name: value for name, value in given.items() if value is not None}
+    return {**trained, **given, "views": options.views, "antialias": options.antialias and trained["antialias"]}
 
 
 def _check(options: Export) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import fits
+from cplsr.cli.terminal import print_table
 from cplsr.declared import Declared
 from cplsr.report.tables import Table
 
@@ -52,8 +52,6 @@ def show(tables: list[Table], form: Format) -> None:
 
         console = Console()
         for table in tables:
-            for part in [table] if fits(console, table.to_rich()) else by_shot(table):
-                console.print(part.to_rich())
+            print_table(console, table, by_shot(table))
         return
-    writers = {"markdown": "to_markdown", "latex": "to_latex", "csv": "to_csv"}
-    print("\n".join(getattr(table, writers[form])() for table in tables), end="")
+    print("\n".join(getattr(table, f"to_{form}")() for table in tables), end="")

@@ -10,7 +10,7 @@ from cplsr.cli.classify import FittingSettings, ImagesRequest, check_overwriting
 from cplsr.cli.options import parse
 from cplsr.declared import between
 from cplsr.errors import InputError
-from cplsr.files import new_file
+from cplsr.files import write_file
 from cplsr.report.tables import Table, table
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def main(arguments: list[str]) -> int:
         guess = each.guess
         print(f"{guess.name}: {guess.label} ({guess.confidence or 0.0:.0%}) as it looks; {each.reason}")
     if options.out is not None:
-        with new_file(options.out) as stream:
-            stream.write(suggestions_table(suggested).to_csv())
+        write_file(options.out, suggestions_table(suggested).to_csv())
         print(f"written to {options.out}")
     return 0
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from cplsr.report.tables import Table
 
 WARNING = "yellow"
 
@@ -16,7 +18,9 @@ def print_plain(console: Console, line: str, style: str | None = None) -> None:
     console.print(line, style=style, highlight=False, markup=False)
 
 
-def fits(console: Console, table: Table) -> bool:
-    """Whether a table has room on the terminal without its cells being cut or wrapped."""
+def print_table(console: Console, table: Table, narrower: Sequence[Table] = ()) -> None:
+    """Print a table, or where the terminal has no room for it without cutting or wrapping cells, narrower ones."""
     unlimited = console.options.update(max_width=10_000)
-    return console.measure(table, options=unlimited).maximum <= console.width
+    fits = console.measure(table.to_rich(), options=unlimited).maximum <= console.width
+    for shown in [table] if fits or not narrower else narrower:
+        console.print(shown.to_rich())

@@ -21,7 +21,7 @@ from cplsr.episodes.prototypes import normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
 from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
-from cplsr.files import new_file
+from cplsr.files import write_file
 
 if TYPE_CHECKING:
     from cplsr.classifier.embedding_classifier import EmbeddingClassifier
@@ -104,8 +104,7 @@ def export_onnx(
         model.metadata_props.add(key=name, value=value)
     content: bytes = model.SerializeToString()
     difference = _compare(content, EmbeddingGraph(source, head), raw_pixels=raw_pixels)
-    with new_file(path, "wb") as stream:
-        stream.write(content)
+    write_file(path, content)
     return Exported(path, merged=merged, difference=difference)
 
 

@@ -15,7 +15,7 @@ from cplsr.backbones.quiet import quiet_transformers
 from cplsr.export.destination import check_free_folder
 from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
 from cplsr.export.folder_readme import folder_readme
-from cplsr.files import access_like_folder, new_file, new_folder, write_json
+from cplsr.files import access_like_folder, new_folder, write_file, write_json
 
 TOLERANCE = 1e-5
 
@@ -46,8 +46,7 @@ def export_transformers(backbone: Backbone, path: str | Path) -> Exported:
             access_like_folder(weights)
         write_json(folder / "preprocessor_config.json", processor_config(plain))
         write_json(folder / "export.json", source_origin)
-        with new_file(folder / "README.md") as stream:
-            stream.write(folder_readme(plain, source_origin))
+        write_file(folder / "README.md", folder_readme(plain, source_origin))
         difference = _compare(folder, source)
     _tell_of_the_crop(plain)
     return Exported(path, merged=source.adapter is not None, difference=difference)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cplsr.records.ablation import AblationRun
-from cplsr.report.ablation_table import gains, tables_by_shot
+from cplsr.report.ablation_table import gains, tables_by_shot, targets_of
 from cplsr.report.differences import difference_chart
 from cplsr.report.figures import figures
 from cplsr.report.sections import details, table_with_sources
@@ -14,7 +14,7 @@ from cplsr.report.sources import Ablation
 
 def ablation(own: Ablation) -> str:
     """Differences lead, over all targets; those of each target are folded."""
-    targets = list(dict.fromkeys(target for run in own.runs for target in run.results.targets))
+    targets = targets_of(own.runs)
     each = "".join(_gains(own.runs, [target], target) for target in targets) if len(targets) > 1 else ""
     over = "mean of the targets" if len(targets) > 1 else "".join(targets)
     tables = "".join(map(table_with_sources, tables_by_shot(own.runs)))
@@ -25,7 +25,7 @@ def _gains(runs: Sequence[AblationRun], targets: Sequence[str], over: str) -> st
     """A chart for each shot."""
     by_shot = {shot: gains(runs, shot, targets) for shot in sorted({run.shot for run in runs})}
     return figures(
-        difference_chart(list(rows.items()), title=f"Rows minus frozen at {shot} shot, {over}")
+        difference_chart(rows, title=f"Rows minus frozen at {shot} shot, {over}")
         for shot, rows in by_shot.items()
         if rows
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from cplsr.records.ablation import AblationRun
 from cplsr.records.estimate import Estimate
 from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import average_difference, combined, spread
+from cplsr.report.estimates import combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 AVERAGE = "average"
@@ -98,7 +98,7 @@ def gains(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> 
 
 def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """Every target and their average at every shot; the best in bold where there are several rows."""
-    targets = _targets(records)
+    targets = targets_of(records)
     groups = [(target, [target]) for target in targets]
     if len(targets) > 1:
         groups.append((AVERAGE, targets))
@@ -117,14 +117,14 @@ def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
 def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The difference from frozen over all targets; its mark stands with the accuracy."""
     for shot in shots:
-        changes = gains(records, shot, _targets(records))
+        changes = gains(records, shot, targets_of(records))
         yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items()}
 
 
 def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
     for shot in shots:
-        measured = _measured(records, shot, _targets(records))
+        measured = _measured(records, shot, targets_of(records))
         averages = {row: spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
         changes = {row: each.differences for row, each in measured.items() if len(each.differences) > 1}
         changed = {row: _minus(spread(differences, sign=True)) for row, differences in changes.items()}
@@ -166,7 +166,8 @@ def _declared_columns(records: Sequence[AblationRun]) -> Columns:
         yield word, {row: Cell(entry[word]) for row, entry in declared.items()}
 
 
-def _targets(records: Sequence[AblationRun]) -> list[str]:
+def targets_of(records: Sequence[AblationRun]) -> list[str]:
+    """Names of the targets, in the order in which the runs have them."""
     return list(dict.fromkeys(target for record in records for target in record.results.targets))
 
 
@@ -187,8 +188,8 @@ def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) 
         paired = [gap for target in targets if (gap := record.results.paired_row(method, target, shot)) is not None]
         if not rows or len(rows) < len(targets):
             return None
-        accuracies.append(combined([Estimate(row.accuracy, row.ci95) for row in rows]))
-        differences += [average_difference(paired)] if paired else []
+        accuracies.append(combined([row.estimate for row in rows]))
+        differences += [combined([row.estimate for row in paired])] if paired else []
         episodes += [row.episodes for row in rows]
     return Measured(tuple(accuracies), tuple(differences), min(episodes))
 

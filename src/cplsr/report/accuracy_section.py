@@ -17,7 +17,7 @@ from cplsr.evaluation.published import (
 from cplsr.records.estimate import Estimate
 from cplsr.records.results import Results
 from cplsr.report.accuracy_tables import accuracy_table, paired_table
-from cplsr.report.bars import Bar, bar_chart
+from cplsr.report.bars import bar_chart
 from cplsr.report.differences import difference_chart
 from cplsr.report.figures import figures
 from cplsr.report.paper_table import paper_table
@@ -29,10 +29,10 @@ def differences(results: Results) -> str:
     """What every method gained or lost on the same episodes."""
     if not results.paired:
         return ""
-    rows: dict[str, list[tuple[str, Estimate]]] = {}
+    rows: dict[str, dict[str, Estimate]] = {}
     for row in results.paired:
-        own = rows.setdefault(f"{row.method} minus {row.against}", [])
-        own.append((f"{row.target}, {row.shot}-shot", row.estimate))
+        own = rows.setdefault(f"{row.method} minus {row.against}", {})
+        own[f"{row.target}, {row.shot}-shot"] = row.estimate
     charts = [difference_chart(group, title=title) for title, group in rows.items()]
     return figures(charts) + details("All differences as a table", table_with_sources(paired_table(results)))
 
@@ -46,11 +46,10 @@ def accuracies(results: Results) -> str:
 
 def _bars(results: Results, shot: int) -> str:
     """A bar for every method on every target."""
-    groups: dict[str, list[Bar]] = {}
+    groups: dict[str, dict[str, Estimate]] = {}
     for target in results.targets:
-        rows = [(series, results.row(method, target, shot)) for series, method in enumerate(results.methods)]
-        bars = [Bar(row.method, row.estimate, series) for series, row in rows if row is not None]
-        if bars:
+        rows = [results.row(method, target, shot) for method in results.methods]
+        if bars := {row.method: row.estimate for row in rows if row is not None}:
             groups[target] = bars
     way = next(row.way for row in results.rows if row.shot == shot)
     return bar_chart(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cplsr.records.estimate import Estimate, Mark
@@ -14,12 +14,12 @@ TOP, ROW, LETTERS = 6.0, 17.0, 26
 CHANCE = "within chance"
 
 
-def difference_chart(rows: Sequence[tuple[str, Estimate]], *, title: str) -> str:
+def difference_chart(rows: Mapping[str, Estimate], *, title: str) -> str:
     """Named differences: a triangle up or down where the interval excludes zero, a ring where it does not."""
-    ends = [change.mean + side * (change.half_width or 0.0) for _, change in rows for side in (-1, 1)]
-    scale = scale_of([0.0, *ends], label_width([name for name, _ in rows], LETTERS) + 4, WIDTH - 52)
-    drawn = [_difference(change, name, scale, _middle(row)) for row, (name, change) in enumerate(rows)]
-    spoken = [f"{name} {number(change.mean, sign=True)}, {change.mark or CHANCE}" for name, change in rows]
+    ends = [change.mean + side * (change.half_width or 0.0) for change in rows.values() for side in (-1, 1)]
+    scale = scale_of([0.0, *ends], label_width(rows, LETTERS) + 4, WIDTH - 52)
+    drawn = [_difference(change, name, scale, _middle(row)) for row, (name, change) in enumerate(rows.items())]
+    spoken = [f"{name} {number(change.mean, sign=True)}, {change.mark or CHANCE}" for name, change in rows.items()]
     looks: dict[str, Mark] = {"significantly better": "better", "significantly worse": "worse", CHANCE: ""}
     return _rows_chart(
         drawn,

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from statistics import stdev
 
 from cplsr.records.estimate import Estimate
-from cplsr.records.results import PairedRow
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
-    """Mean of independent estimates; its half-width is √(Σ half-width²) / n."""
+    """Mean of independent estimates; its half-width is √(Σ half-width²) / n.
+
+    Those of several targets are independent, because the targets' episodes are drawn apart. The interval of their mean
+    is about the episodes, not about the choice of targets.
+    """
     count = len(estimates)
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     half_width = sum(width**2 for width in widths) ** 0.5 / count if len(widths) == count else None
@@ -29,12 +32,3 @@ def spread(seeds: Sequence[Estimate], *, sign: bool = False) -> str:
 
     half = float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / len(means) ** 0.5
     return f"±{half:.2f}"
-
-
-def average_difference(rows: Sequence[PairedRow]) -> Estimate:
-    """Mean of differences on several targets at one shot.
-
-    The targets' episodes are drawn apart, so their errors are independent. The interval is about the episodes, not
-    about the choice of targets.
-    """
-    return combined([row.estimate for row in rows])

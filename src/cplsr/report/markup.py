@@ -47,11 +47,6 @@ def significant(value: float | int | None, digits: int = 3) -> str:
     return f"{value:.{digits - 1}e}"
 
 
-def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """`1 image`, `2,560 images`."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
-
-
 def listed(names: list[str] | tuple[str, ...], at_most: int = 8) -> str:
     """Names in a sentence: `a`, `a and b`, `a, b and c`, `a, b and 9 more`."""
     shown = list(names)

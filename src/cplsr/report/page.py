@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from cplsr.files import new_file
+from cplsr.files import write_file
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import Results
 from cplsr.report.ablation_section import ablation
@@ -38,8 +38,7 @@ def write_report(
     """
     material = gather(sources)
     sections = page_sections(material, command)
-    with new_file(out) as stream:
-        stream.write(page(sections, title))
+    write_file(out, page(sections, title))
     return [each.title for each in sections]
 
 

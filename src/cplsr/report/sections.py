@@ -50,9 +50,9 @@ def parts(entries: Sequence[tuple[str, T]], write: Callable[[T], str]) -> str:
     return "".join(element("div", heading, body, class_="part") for heading, body in bodies if body)
 
 
-def paragraph(content: str, class_: str | None = None) -> str:
+def paragraph(content: str) -> str:
     """One paragraph of plain text."""
-    return element("p", text(content), class_=class_)
+    return element("p", text(content))
 
 
 def details(summary: str, body: str, class_: str = "folded") -> str:

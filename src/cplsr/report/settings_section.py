@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cplsr.errors import counted
 from cplsr.records.analysis import Analysis
 from cplsr.records.parts import BackboneInfo
 from cplsr.records.results import EvaluationSettings, Results
 from cplsr.records.run import TrainingRun
-from cplsr.report.markup import element, number, plural, text
+from cplsr.report.markup import element, number, text
 from cplsr.report.sections import Section, details, facts, paragraph, table_with_sources
 from cplsr.report.sources import Ablation, Material, Training
 from cplsr.report.summary import duration
@@ -95,7 +96,7 @@ def _backbone(backbone: BackboneInfo | None) -> str:
 def _adapter(entry: Mapping[str, Any]) -> str:
     shot, options = entry.get("train_shot"), entry.get("options")
     parts = [entry.get("kind", ""), f"({_options(options)})" if options else ""]
-    parts += [f"trained for {plural(shot, 'shot')}" if shot is not None else "", entry.get("fingerprint", "")[:12]]
+    parts += [f"trained for {counted(shot, 'shot')}" if shot is not None else "", entry.get("fingerprint", "")[:12]]
     return " ".join(filter(None, parts))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TypeVar
 
 from cplsr.declared import read_record
 from cplsr.errors import InputError
-from cplsr.files import text_of_csv_cell
+from cplsr.files import sha256_of, text_of_csv_cell
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import FINDINGS, Analysis
 from cplsr.records.public import public_path
@@ -73,7 +72,7 @@ def gather(paths: Iterable[Path | str]) -> Material:
         for source, record, own in records:
             entries[source.resolve()] = (public_path(source), record)
             for file in own:
-                files[file.resolve()] = (public_path(file), hashlib.sha256(file.read_bytes()).hexdigest()[:16])
+                files[file.resolve()] = (public_path(file), sha256_of(file)[:16])
     if not entries:
         raise InputError(f"there is nothing to report on: {_WANTED}")
     return Material(tuple(entries.values()), tuple(files.values()))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cplsr.errors import counted
 from cplsr.evaluation.published import benchmark_targets, remarks_on_data
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import Analysis
 from cplsr.records.results import FROZEN, PairedRow, Results
-from cplsr.report.estimates import average_difference
-from cplsr.report.markup import element, listed, number, plural, text
+from cplsr.report.estimates import combined
+from cplsr.report.markup import element, listed, number, text
 from cplsr.report.sections import Section, callout, paragraph, parts
 from cplsr.report.sources import Ablation, Material, Training
+from cplsr.report.tables import ARROWS
 
 
 def summary_section(material: Material) -> Section:
@@ -53,8 +55,8 @@ def evaluation_words(results: Results) -> list[str]:
         compared = f"T{frozen[1:]} was measured"
     same = "; all methods saw the same episodes" if others else ""
     opening = (
-        f"{compared} on {plural(len(results.targets), 'target domain')} ({listed(results.targets)}), "
-        f"in {plural(first.episodes, 'episode')} of {first.way} classes for each target and shot "
+        f"{compared} on {counted(len(results.targets), 'target domain')} ({listed(results.targets)}), "
+        f"in {counted(first.episodes, 'episode')} of {first.way} classes for each target and shot "
         f"({listed([str(shot) for shot in results.shots])} labeled images per class){same}."
     )
     return [opening, *(gain_words(results, method) for method in others if _pairs(results, method))]
@@ -66,16 +68,16 @@ def gain_words(results: Results, method: str) -> str:
     changes, verb = [], ""
     for shot in results.shots:
         if rows := [row for row in pairs if row.shot == shot]:
-            change = average_difference(rows)
+            change = combined([row.estimate for row in rows])
             said, verb = verb, "gained" if change.mean >= 0 else "lost"
             figure = change._replace(mean=abs(change.mean)).written(" ± ")
-            changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {plural(shot, 'shot')}")
-    better = [row for row in pairs if row.significant and row.difference > 0]
-    worse = [row for row in pairs if row.significant and row.difference < 0]
+            changes.append(f"{'' if said == verb else verb + ' '}{figure} points at {counted(shot, 'shot')}")
+    better = [row for row in pairs if row.estimate.mark == "better"]
+    worse = [row for row in pairs if row.estimate.mark == "worse"]
     within = len(pairs) - len(better) - len(worse)
     over = " averaged over the targets" if len(results.targets) > 1 else ""
     text_ = (
-        f"{method} {listed(changes)}{over}. Of {plural(len(pairs), 'comparison')} with {pairs[0].against}, "
+        f"{method} {listed(changes)}{over}. Of {counted(len(pairs), 'comparison')} with {pairs[0].against}, "
         f"{len(better)} came out significantly better, {len(worse)} significantly worse, {within} within chance."
     )
     if better:
@@ -102,13 +104,14 @@ def _tile(results: Results, method: str, shot: int) -> str:
     pairs = [row for row in _pairs(results, method) if row.shot == shot]
     if not pairs or not {results.reference, method} <= averages.keys():
         return ""
-    change = average_difference(pairs)
-    arrow = {"better": "▲ ", "worse": "▼ ", "": ""}[change.mark]
+    change = combined([row.estimate for row in pairs])
     where = "average of all targets" if len(results.targets) > 1 else results.targets[0]
     parts = {
         "name": text(f"{method}, {shot}-shot"),
         "large": text(number(averages[method], 1)) + element("small", " %"),
-        f"change {change.mark or 'within'}": text(f"{arrow}{change.written(' ± ', sign=True)} points"),
+        f"change {change.mark or 'within'}": text(
+            f"{ARROWS[change.mark]} {change.written(' ± ', sign=True)} points".strip()
+        ),
         "where": text(f"{results.reference} {number(averages[results.reference], 1)} %, {where}"),
     }
     return element("div", *(element("span", content, class_=kind) for kind, content in parts.items()), class_="tile")
@@ -120,9 +123,9 @@ def training_words(name: str, training: Training) -> str:
     base = about.data.get("base", {})
     what = f"{name}: training a {about.adapter['kind']} adapter"
     if "classes" in base and "images" in base:
-        what += f" on {plural(base['classes'], 'class', 'classes')} ({plural(base['images'], 'image')})"
+        what += f" on {counted(base['classes'], 'class')} ({counted(base['images'], 'image')})"
     if training.steps:
-        what += f" for {plural(training.steps[-1][0], 'base episode')}"
+        what += f" for {counted(training.steps[-1][0], 'base episode')}"
     if about.seconds is not None:
         what += f", {duration(about.seconds)}"
     if not training.validations:
@@ -132,7 +135,7 @@ def training_words(name: str, training: Training) -> str:
     interval = "" if half is None else f" (± {number(half)} each; the two are not compared episode by episode here)"
     return (
         f"{what}. Accuracy on the validation classes went from {number(start)} % to {number(last)} %{interval}, "
-        f"{number(best[1])} % at its best, after {plural(best[0], 'episode')}."
+        f"{number(best[1])} % at its best, after {counted(best[0], 'episode')}."
     )
 
 
@@ -146,13 +149,15 @@ def duration(seconds: float) -> str:
 def ablation_words(name: str, runs: Sequence[AblationRun]) -> str:
     """How large an ablation is."""
     rows, seeds = len({run.row for run in runs}), len({run.seed for run in runs})
-    return f"{name}: an ablation of {plural(rows, 'row')} in {plural(len(runs), 'run')}, with {plural(seeds, 'seed')}."
+    return (
+        f"{name}: an ablation of {counted(rows, 'row')} in {counted(len(runs), 'run')}, with {counted(seeds, 'seed')}."
+    )
 
 
 def analysis_words(name: str, analysis: Analysis) -> str:
     """What an analysis looked at, and where the adapter changed most."""
     domains = list(analysis.domains)
-    what = f"{name}: the embeddings of {plural(len(domains), 'domain')} ({listed(domains)}) were analyzed"
+    what = f"{name}: the embeddings of {counted(len(domains), 'domain')} ({listed(domains)}) were analyzed"
     what += " before and after adapting." if analysis.adapter else " with the frozen backbone."
     if analysis.heads:
         head = max(analysis.heads, key=lambda entry: entry.distance)

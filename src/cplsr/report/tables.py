@@ -6,7 +6,7 @@ import csv
 import html
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 LONG, MOST = 24, 0.7
 """Letters of words that would take several lines of a cell, and the share of rows that makes them worth saying once."""
 
-_ARROWS: dict[Mark, str] = {"": "", "better": "▲", "worse": "▼"}
+ARROWS: dict[Mark, str] = {"": "", "better": "▲", "worse": "▼"}
+_HTML_ARROWS: dict[Mark, str] = {
+    "": "",
+    "better": '<span class="better" title="significantly better">▲</span>',
+    "worse": '<span class="worse" title="significantly worse">▼</span>',
+}
+_RICH_ARROWS: dict[Mark, str] = {"": "", "better": "[green]▲[/green]", "worse": "[red]▼[/red]"}
 _LATEX_ARROWS: dict[Mark, str] = {"": "", "better": r"$\blacktriangle$", "worse": r"$\blacktriangledown$"}
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -98,7 +104,7 @@ class Table:
         lines = [
             _pipes(name.replace("\n", " ") for name in self.columns),
             _pipes("---" if number < self.left else "---:" for number in range(len(self.columns))),
-            *(_pipes(_markdown(cell) for cell in row) for row in self.rows),
+            *(_pipes(_marked(cell, _pipe_text(cell.text), "**{}**", ARROWS) for cell in row) for row in self.rows),
         ]
         parts = [f"**{self.title}**" if self.title else "", "\n".join(lines), self.caption]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -106,14 +112,16 @@ class Table:
     def to_latex(self) -> str:
         """A `tabular` between the rules of the package booktabs."""
         kinds = "l" * self.left + "r" * (len(self.columns) - self.left)
-        heads = [_latex_text(name.replace("\n", " ")) for name in self.columns]
         lines = [
             rf"% {self.title}",
             rf"\begin{{tabular}}{{{kinds}}}",
             r"\toprule",
-            _latex_row(heads),
+            _latex_row(map(_latex_text, self.columns)),
             r"\midrule",
-            *(_latex_row([_latex(cell) for cell in row]) for row in self.rows),
+            *(
+                _latex_row(_marked(cell, _latex_text(cell.text), r"\textbf{{{}}}", _LATEX_ARROWS) for cell in row)
+                for row in self.rows
+            ),
             r"\bottomrule",
             r"\end{tabular}",
         ]
@@ -152,7 +160,7 @@ class Table:
             side: Literal["left", "right"] = "left" if number < self.left else "right"
             shown.add_column(escape(name), justify=side, overflow="fold")  # a name is never cut
         for row in self.rows:
-            shown.add_row(*(_rich(cell, escape(cell.text)) for cell in row))
+            shown.add_row(*(_marked(cell, escape(cell.text), "[bold]{}[/bold]", _RICH_ARROWS) for cell in row))
         return shown
 
 
@@ -160,23 +168,21 @@ def _pipes(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _markdown(cell: Cell) -> str:
-    text = cell.text.replace("|", r"\|").replace("\n", " ")
-    text = f"**{text}**" if cell.bold and text else text
-    return f"{text} {_ARROWS[cell.mark]}".rstrip()
+def _marked(cell: Cell, text: str, bold: str, arrows: Mapping[Mark, str]) -> str:
+    """The text of a cell, escaped already, in bold and with an arrow where the cell has these."""
+    text = bold.format(text) if cell.bold and text else text
+    return f"{text} {arrows[cell.mark]}".rstrip()
+
+
+def _pipe_text(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ")
 
 
 def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
 
 
-def _latex(cell: Cell) -> str:
-    text = _latex_text(cell.text.replace("\n", " "))
-    text = rf"\textbf{{{text}}}" if cell.bold and text else text
-    return f"{text} {_LATEX_ARROWS[cell.mark]}".rstrip()
-
-
-def _latex_row(texts: list[str]) -> str:
+def _latex_row(texts: Iterable[str]) -> str:
     return " & ".join(texts) + r" \\"
 
 
@@ -189,15 +195,5 @@ def _lines(text: str) -> str:
 
 
 def _html(cell: Cell, number: int, left: int) -> str:
-    text = f"<b>{_lines(cell.text)}</b>" if cell.bold else _lines(cell.text)
-    if cell.mark:
-        text += f' <span class="{cell.mark}" title="significantly {cell.mark}">{_ARROWS[cell.mark]}</span>'
-    return f"<td{_figure(number, left)}>{text}</td>"
-
-
-def _rich(cell: Cell, text: str) -> str:
-    text = f"[bold]{text}[/bold]" if cell.bold else text
-    if cell.mark:
-        color = "green" if cell.mark == "better" else "red"
-        text += f" [{color}]{_ARROWS[cell.mark]}[/{color}]"
-    return text
+    shown = _marked(cell, _lines(cell.text), "<b>{}</b>", _HTML_ARROWS)
+    return f"<td{_figure(number, left)}>{shown}</td>"
