@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
+from cplsr.adapters.coalescent import Coalescent
 from cplsr.adapters.kinds import check_options
 from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.episodes.heads import make_head
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.methods.registry import (
-    DEFAULT,
     METHODS,
     OWN,
     make_adaptation,
@@ -63,7 +63,7 @@ class Candidate:
     read_head: str | None = None
 
 
-USUAL = Candidate(adapter=DEFAULT)
+USUAL = Candidate(adapter=Coalescent.kind)
 _READING = ("pooling", "read_pooling", "read_head")
 _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
