@@ -97,7 +97,7 @@ def draw(
         support.append(rows[:shot])
         others.append(rows[shot:])
         truth.append(np.full(len(rows) - shot, label))
-    head = EmbeddingClassifier(temperature=1.0, parts=parts)
+    head = EmbeddingClassifier("auto", temperature=1.0, parts=parts)
     head.fit(vectors[np.concatenate(support)], np.repeat(np.arange(way), shot))
     accuracy = float((head.predict(vectors[np.concatenate(others)]) == np.concatenate(truth)).mean())
     expected = expected_accuracy(head)
