@@ -75,12 +75,15 @@ def test_tables_fit_and_a_link_unfolds_its_section(address):
 
 
 def test_printed(address):
+    from selenium.webdriver.support.ui import WebDriverWait
+
     with chromium(1280, 900) as driver:
         driver.get(address)
         shown = "return document.querySelector('#calibration').checkVisibility()"
         assert not driver.execute_script(shown)
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-        assert driver.execute_script(shown.replace("()", "({contentVisibilityAuto: true})"))
+        on_paper = shown.replace("()", "({contentVisibilityAuto: true})")
+        WebDriverWait(driver, 30).until(lambda waited: waited.execute_script(on_paper))  # the medium changes by and by
         pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert pdf.startswith(b"%PDF")
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") > 3
