@@ -247,11 +247,11 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def left_out(self) -> Iterator[Judged]:
         """Score every support vector whose class has another one as if it had been left out, some at a time."""
         check_is_fitted(self)
-        head, classes = self.choice_.head, len(self.classes_)
+        head, vectors, classes = self.choice_.head, self.read(self.support_), len(self.classes_)
         if isinstance(head, Prototypes):
-            yield from leave_one_out_in_chunks(self._averaged, self.support_labels_, classes)
+            yield from leave_one_out_in_chunks(self._averaged(vectors), self.support_labels_, classes)
         else:
-            judged = judge(head, self.read(self.support_), self._known_labels)
+            judged = judge(head, vectors, self._known_labels)
             scores = np.full((len(judged.rows), classes), -np.inf)
             scores[:, self.counts_ > 0] = judged.scores
             yield Judged(judged.rows, scores)
@@ -302,14 +302,15 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         known = torch.from_numpy(self.support_), torch.from_numpy(self.support_labels_)
         weights = self.choice_.reading.weights(spreads_of_classes(*known, len(self.classes_), self.parts))
         self.scale_ = np.repeat(np.sqrt(weights.numpy()), self.n_features_in_ // self.parts)
-        head, vectors, labels = self.choice_.head, self._averaged, self.support_labels_
-        sums = class_sums(vectors, labels, len(self.classes_))
+        head, vectors, labels = self.choice_.head, self.read(self.support_), self.support_labels_
+        averaged = self._averaged(vectors)
+        sums = class_sums(averaged, labels, len(self.classes_))
         self.prototypes_ = sums / np.maximum(self.counts_, 1)[:, None]
         self.unit_prototypes_ = unit(sums)
-        judged = leave_one_out(vectors, labels, sums, calibration_rows(labels, len(self.classes_)))
-        scores = as_if_whole(judged, vectors, labels, sums)[:, self.counts_ > 0]
+        judged = leave_one_out(averaged, labels, sums, calibration_rows(labels, len(self.classes_)))
+        scores = as_if_whole(judged, averaged, labels, sums)[:, self.counts_ > 0]
         self.support_best_ = np.sort(scores.max(axis=1)) if scores.size else np.zeros(0)
-        self.linear_ = self._linear(head)
+        self.linear_ = self._linear(head, vectors)
         if self.temperature != "auto":
             self.temperature_ = float(self.temperature)
             return
@@ -317,7 +318,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(head, Prototypes):
             usual = self.trained_temperature or usual
         else:
-            judged = judge(head, self.read(self.support_), self._known_labels)
+            judged = judge(head, vectors, self._known_labels)
             scores = judged.scores
         self.temperature_ = calibrated_temperature(scores, self._known_labels[judged.rows], usual=usual)
 
@@ -327,9 +328,11 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
             return choose_reading(head, self.support_, self._known_labels)
         return fixed_choice(head, self.decay if self.parts > 1 else None)
 
-    def _linear(self, head: Head) -> tuple[Float64[ndarray, "dim known"], Float64[ndarray, "known"]] | None:
+    def _linear(
+        self, head: Head, vectors: Float64[ndarray, "images dim"]
+    ) -> tuple[Float64[ndarray, "dim known"], Float64[ndarray, "known"]] | None:
         """Weights and offsets with which a unit vector's scores are v · weights + offsets; `None` if none are."""
-        vectors, known = self.read(self.support_), self.counts_ > 0
+        known = self.counts_ > 0
         if isinstance(head, Prototypes):
             return self.unit_prototypes_[known].T, np.zeros(int(known.sum()))
         if isinstance(head, Ridge):
@@ -350,10 +353,9 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """The classes of the support vectors, as positions among the classes that have any."""
         return (np.cumsum(self.counts_ > 0) - 1)[self.support_labels_]
 
-    @property
-    def _averaged(self) -> Float64[ndarray, "images dim"]:
-        """The support vectors of which prototypes are means: of length one, unless the head takes them as they are."""
-        vectors, head = self.read(self.support_), self.choice_.head
+    def _averaged(self, vectors: Float64[ndarray, "images dim"]) -> Float64[ndarray, "images dim"]:
+        """Vectors as prototypes are means of them: of length one, unless the head takes them as they are."""
+        head = self.choice_.head
         return vectors if isinstance(head, Prototypes) and head.kind == "mean" else unit(vectors)
 
 

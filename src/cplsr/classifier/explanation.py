@@ -15,6 +15,7 @@ from torch import Tensor
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.prediction import predictions_of
+from cplsr.evaluation.embed import embed_pixels
 
 OVERLAY = 0.6
 """How much of the picture the strongest attention may cover."""
@@ -58,8 +59,7 @@ def explain(
     neighbors: int,
 ) -> Explanation:
     """Explain the label of one image, given as the backbone takes it, with so many similar support images."""
-    with torch.inference_mode():
-        vector = backbone(pixels.to(backbone.device)).double().cpu().numpy()
+    vector = embed_pixels(backbone, pixels, lambda _: "the image").astype(np.float64)
     answer = predictions_of(head, ["image"], vector, None)[0]
     labels = [str(label) for label in head.classes_[head.support_labels_].tolist()]
     attention = class_token_attention(backbone, pixels)

@@ -57,11 +57,12 @@ def _blocks(reading: Reading) -> str:
         return "the last class token alone"
     if reading.decay == 0:
         return "the last block alone"
-    share = "alike" if reading.decay == 1 else f"each counting {reading.decay:g} of the one above"
-    if not reading.favor:
-        return f"all blocks {share}" if reading.decay == 1 else f"all blocks, {share}"
-    more = f"more where they tell the classes apart (favor {reading.favor:g})"
-    return f"all blocks, {more}" if reading.decay == 1 else f"all blocks, {share} and {more}"
+    differently = []
+    if reading.decay < 1:
+        differently.append(f"each counting {reading.decay:g} of the one above")
+    if reading.favor > 0:
+        differently.append(f"more where they tell the classes apart (favor {reading.favor:g})")
+    return f"all blocks, {' and '.join(differently)}" if differently else "all blocks alike"
 
 
 def fixed_choice(head: Head, decay: Any) -> Choice:
