@@ -13,14 +13,7 @@ from cplsr.declared import between, fit_table, kinds_of, nearest
 from cplsr.episodes.heads import make_head
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import Adaptation
-from cplsr.methods.registry import (
-    METHODS,
-    OWN,
-    make_adaptation,
-    make_objective,
-    starting_settings,
-    trained_kind,
-)
+from cplsr.methods.registry import METHODS, OWN, make_adaptation, make_objective, starting_settings, trained_kind
 from cplsr.methods.support_tuning import TUNED, make_tuning
 from cplsr.records.results import FROZEN
 from cplsr.settings.backbone import Pooling
