@@ -23,7 +23,7 @@ from cplsr.classifier.expectation import Expectation
 from cplsr.classifier.reading_choice import Choice
 from cplsr.classifier.support_report import Confusion, DoubtfulImage, FrozenComparison, Share, SupportReport
 from cplsr.data import image_file, preprocess
-from cplsr.episodes.heads.auto import Reading
+from cplsr.episodes.heads.auto import READINGS, Reading
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.export import browser_page, exported, to_onnx
 
@@ -122,9 +122,10 @@ def test_every_sentence_of_a_report_is_known(chance: float, expected: Expectatio
     )
     for sentence in report.sentences():
         assert not ENGLISH.search(from_below("de", sentence)), sentence
-    for decay, favor in ((None, 0.0), (0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.9, 4.0), (1.0, 4.0)):
+    earlier = (Reading(decay, favor, tilt=0.0) for decay, favor in ((0.0, 0.0), (0.5, 0.0), (0.9, 4.0), (1.0, 4.0)))
+    for reading in (*READINGS, *earlier):
         for reason in re.findall(r'"((?:the usual|its squared)[^"]*)"', inspect.getsource(reading_choice)):
-            choice = Choice(Ridge(penalty=0.1), Reading(decay, favor), reason)
+            choice = Choice(Ridge(penalty=0.1), reading, reason)
             assert not ENGLISH.search(from_below("de", choice.sentence())), choice
 
 

@@ -158,10 +158,10 @@ def test_a_classifier_of_the_first_format_opens_as_the_papers(backbone, support,
     assert loaded.classes_.tolist() == ["blue", "green", "grey", "red"]
 
 
-def test_a_choice_from_before_anything_was_favored_opens_as_it_was(support, tmp_path):
+def test_a_choice_from_before_anything_was_favored_or_tilted_opens_as_it_was(support, tmp_path):
     folder = FewShotClassifier("embedded", "frozen", workers=0).fit(support).save(tmp_path / "model")
     info = json.loads((folder / "classifier.json").read_text())
-    del info["choice"]["favor"]
+    del info["choice"]["favor"], info["choice"]["tilt"]
     info["choice"]["decay"] = 0.6
     (folder / "classifier.json").write_text(json.dumps(info))
 

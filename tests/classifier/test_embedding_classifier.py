@@ -234,13 +234,14 @@ def test_the_choice_is_explained_and_kept_when_restored():
     model = EmbeddingClassifier("auto", parts=4).fit(X, y)
 
     assert model.choice_.reading.decay == 1.0, "only the first block knows the classes"
-    favored = "all blocks, more where they tell the classes apart (favor 8): its squared error"
+    favored = "all blocks, more where they tell the classes apart (favor 2): its squared error"
     assert favored in model.choice_.sentence()
     single = EmbeddingClassifier("auto", parts=4).fit(X[::6], y[::6])
     assert single.choice_.reading == USUAL
     assert single.choice_.sentence() == (
-        "Head: ridge (penalty 0.03), reading all blocks, each counting 0.9 of the one above and more where they tell "
-        "the classes apart (favor 4): the usual choice, because no class has two images to choose by."
+        "Head: ridge (penalty 0.03), reading all blocks, the upper ones more the better the network knows such images "
+        "(tilt 2) and more where they tell the classes apart (favor 2): the usual choice, because no class has two "
+        "images to choose by."
     )
     again = EmbeddingClassifier("auto", parts=4).restore(
         model.classes_, X, model.support_labels_, single.choice_, temperature=3.0

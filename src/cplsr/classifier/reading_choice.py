@@ -25,7 +25,7 @@ from cplsr.episodes.heads.head import Head
 from cplsr.episodes.heads.ridge import Ridge
 
 MOST_IMAGES = 500
-"""From more support images than this an even sample is asked: it is enough to choose, and thirty choices take time."""
+"""From more support images than this an even sample is asked: it is enough to choose, and so many choices take time."""
 
 
 @final
@@ -60,6 +60,8 @@ def _blocks(reading: Reading) -> str:
     differently = []
     if reading.decay < 1:
         differently.append(f"each counting {reading.decay:g} of the one above")
+    if reading.tilt > 0:
+        differently.append(f"the upper ones more the better the network knows such images (tilt {reading.tilt:g})")
     if reading.favor > 0:
         differently.append(f"more where they tell the classes apart (favor {reading.favor:g})")
     return f"all blocks, {' and '.join(differently)}" if differently else "all blocks alike"
@@ -70,7 +72,7 @@ def fixed_choice(head: Head, decay: Any) -> Choice:
 
     Args:
         head: The head.
-        decay: A `Reading`, or `auto` for the usual one, or the decay of one without favor.
+        decay: A `Reading`, or `auto` for the usual one, or the decay of one without favor and tilt.
     """
     if isinstance(decay, Reading):
         return Choice(head, decay)

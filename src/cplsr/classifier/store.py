@@ -67,6 +67,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
             "head": head.choice_.head.description(),
             "decay": head.choice_.reading.decay,
             "favor": head.choice_.reading.favor,
+            "tilt": head.choice_.reading.tilt,
             "reason": head.choice_.reason,
         },
         backbone=backbone.description(),
@@ -154,7 +155,7 @@ def _choice(info: ClassifierInfo) -> Choice:
         return fixed_choice(Prototypes(info.settings.get("prototype", "mean")), None)
     head = _made(info.choice["head"])
     penalty = head.penalty if isinstance(head, Ridge) else USUAL.penalty
-    reading = Reading(info.choice["decay"], info.choice.get("favor", 0.0), penalty)
+    reading = Reading(info.choice["decay"], info.choice.get("favor", 0.0), penalty, info.choice.get("tilt", 0.0))
     return Choice(head, reading, info.choice["reason"])
 
 

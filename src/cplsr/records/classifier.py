@@ -29,11 +29,12 @@ class FittedWith(TypedDict, total=False):
 
 
 class Chosen(TypedDict):
-    """The head that was fitted, which blocks it reads (see `Reading`; at first nothing was favored), and why."""
+    """The head that was fitted, which blocks it reads (see `Reading`; at first without favor and tilt), and why."""
 
     head: HeadInfo
     decay: float | None
     favor: NotRequired[float]
+    tilt: NotRequired[float]
     reason: str
 
 

@@ -24,11 +24,18 @@ def spreads(support, labels, blocks):
     return [1 - np.mean([parts[i][p] @ parts[j][p] for i, j in pairs]) for p in range(2 * blocks)]
 
 
-def read(vectors, decay, favor, spread, blocks):
-    """Part p of block l counts decay^(blocks − 1 − l) · e^(favor · spread of p) in inner products, all together 1."""
+def step_of(spread, blocks, tilt):
+    """min(1, r)^tilt with r = Σ spread of the patch means / Σ spread of the class tokens, in the upper half."""
+    upper = range(blocks // 2, blocks)
+    return min(1, sum(spread[2 * block + 1] for block in upper) / sum(spread[2 * block] for block in upper)) ** tilt
+
+
+def read(vectors, decay, favor, tilt, spread, blocks):
+    """Part p of block l counts (decay · step)^(blocks − 1 − l) · e^(favor · spread of p), all together 1."""
     if decay is None:
         return np.stack([parts_of(vector, blocks)[-2] for vector in vectors])
-    weights = [decay ** (blocks - 1 - part // 2) * np.exp(favor * spread[part]) for part in range(2 * blocks)]
+    step = decay * step_of(spread, blocks, tilt)
+    weights = [step ** (blocks - 1 - part // 2) * np.exp(favor * spread[part]) for part in range(2 * blocks)]
     return np.stack(
         [
             np.concatenate([np.sqrt(w / sum(weights)) * part for w, part in zip(weights, parts, strict=True)])
@@ -37,8 +44,8 @@ def read(vectors, decay, favor, spread, blocks):
     )
 
 
-def errors(support, labels, way, blocks, decay, favor, penalty):
-    X, Y = read(support, decay, favor, spreads(support, labels, blocks), blocks), np.eye(way)[labels]
+def errors(support, labels, way, blocks, decay, favor, tilt, penalty):
+    X, Y = read(support, decay, favor, tilt, spreads(support, labels, blocks), blocks), np.eye(way)[labels]
     found = []
     for i in range(len(X)):
         if (labels == labels[i]).sum() > 1:
@@ -47,10 +54,10 @@ def errors(support, labels, way, blocks, decay, favor, penalty):
     return np.array(found)
 
 
-USUAL = 0.9, 4.0, 0.03
+USUAL = 1.0, 2.0, 2.0, 0.03
 OPTIONS = [
-    (decay, favor, penalty)
-    for decay, favor in [(None, 0), *((decay, favor) for decay in (0.9, 1.0) for favor in (0, 2, 4, 8))]
+    (*reading, penalty)
+    for reading in [(None, 0, 0), (1.0, 0, 0), (1.0, 0, 2), (1.0, 2, 0), (1.0, 2, 2)]
     for penalty in (0.01, 0.03, 0.1, 0.3, 1.0)
 ]
 
@@ -86,8 +93,8 @@ def test_it_answers_with_the_reading_that_refitting_finds(seed, counts):
 
     found = Auto(parts=6).scores(*map(torch.from_numpy, (support, labels, queries)), way).numpy()
 
-    decay, favor, penalty = chosen(support, labels, way, 3)
-    X, Z = (read(vectors, decay, favor, spreads(support, labels, 3), 3) for vectors in (support, queries))
+    *reading, penalty = chosen(support, labels, way, 3)
+    X, Z = (read(vectors, *reading, spreads(support, labels, 3), 3) for vectors in (support, queries))
     expected = 12 * ridge_scores(X, np.eye(way)[labels], Z, penalty)
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
@@ -95,9 +102,8 @@ def test_it_answers_with_the_reading_that_refitting_finds(seed, counts):
 def test_every_kind_of_reading_is_taken_somewhere():
     taken = {chosen(*drawn(seed, [5, 5, 5])[:2], 3, 3) for seed in range(60)}
 
-    assert {0.9, 1.0} <= {decay for decay, _, _ in taken}
-    assert len({favor for _, favor, _ in taken}) >= 3
-    assert len({penalty for _, _, penalty in taken}) >= 3
+    assert {(favor, tilt) for decay, favor, tilt, _ in taken if decay} == {(0, 0), (0, 2), (2, 0), (2, 2)}
+    assert len({penalty for *_, penalty in taken}) >= 3
 
 
 def test_the_last_class_token_is_read_alone_where_all_else_misleads():
@@ -106,11 +112,11 @@ def test_the_last_class_token_is_read_alone_where_all_else_misleads():
     support[:, 24:30] = np.eye(3, 6)[labels] + 0.05 * generator.normal(size=(15, 6))
     support[:, 30:] = np.eye(5, 6)[np.tile(np.arange(5), 3)]  # the same five patch means in every class
 
-    decay, favor, penalty = chosen(support, labels, 3, 3)
+    decay, *_, penalty = chosen(support, labels, 3, 3)
     found = Auto(parts=6).scores(*map(torch.from_numpy, (support, labels, support)), 3).numpy()
 
-    assert (decay, favor) == (None, 0)
-    X = read(support, None, 0, None, 3)
+    assert decay is None
+    X = read(support, None, 0, 0, None, 3)
     np.testing.assert_allclose(found, 12 * ridge_scores(X, np.eye(3)[labels], X, penalty), atol=1e-8)
 
 
@@ -136,26 +142,43 @@ def test_where_nothing_is_clearly_better_the_usual_reading_is_taken():
     def usual(head):
         return head.readings()[head.usual]
 
-    assert usual(Auto(parts=6)) == Reading(0.9, 4.0, 0.03)
-    assert usual(Auto()) == Reading(None, 0.0, 0.03)
-    assert usual(Auto(parts=6, decay=1.0)) == Reading(1.0, 0.0, 0.03)
+    assert usual(Auto(parts=6)) == Reading(1.0, 2.0, 0.03, 2.0)
+    assert usual(Auto()) == Reading(None, 0.0, 0.03, 0.0)
+    assert usual(Auto(parts=6, decay=1.0)) == Reading(1.0, 0.0, 0.03, 0.0)
 
 
+@pytest.mark.parametrize("tilt", [0.0, 2.0])
 @pytest.mark.parametrize("favor", [0.0, 4.0])
 @pytest.mark.parametrize("decay", [None, 0.0, 0.3, 1.0])
-def test_weights_of_the_parts_add_up_to_one(decay, favor):
-    weights = Reading(decay, favor).weights(torch.tensor([0.0, 0.1, 0.0, 0.2, 0.0, 0.1, 0.5, 0.5]))
+def test_weights_of_the_parts_add_up_to_one(decay, favor, tilt):
+    weights = Reading(decay, favor, tilt=tilt).weights(torch.tensor([0.0, 0.1, 0.0, 0.2, 0.0, 0.1, 0.5, 0.5]))
 
     assert weights.sum() == pytest.approx(1)
     assert weights[-2] == weights.max()
 
 
 def test_parts_that_spread_the_classes_out_count_more_and_one_part_counts_all():
-    same, spread = Reading(1.0, 4.0).weights(torch.tensor([[0.2, 0.2], [0.0, 0.5]]))
+    same, spread = Reading(1.0, 4.0, tilt=0.0).weights(torch.tensor([[0.2, 0.2], [0.0, 0.5]]))
 
     assert same.tolist() == [0.5, 0.5]
     assert (spread[1] / spread[0]).item() == pytest.approx(np.exp(2.0))
     assert Reading(0.9, 4.0).weights(torch.tensor([0.7])).tolist() == [1.0]
+
+
+@settings(deadline=None)
+@given(spread=st.lists(st.floats(1e-3, 2), min_size=2, max_size=16).filter(lambda parts: len(parts) % 2 == 0))
+def test_upper_blocks_count_more_where_class_tokens_differ_more_than_patches(spread):
+    blocks = len(spread) // 2
+
+    weights = Reading(1.0, 0.0, tilt=2.0).weights(torch.tensor(spread, dtype=torch.float64)).numpy()
+
+    expected = step_of(spread, blocks, 2) ** np.arange(blocks - 1, -1, -1).repeat(2)
+    np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-9)
+
+
+def test_where_class_tokens_and_patches_differ_alike_or_not_at_all_blocks_count_alike():
+    for spread in ([0.1, 0.3, 0.2, 0.2], [0.1, 0.0, 0.2, 0.9], [0.0, 0.0, 0.0, 0.0], [0.0, 1e-8, 1e-7, -1e-8]):
+        assert Reading(1.0, 0.0, tilt=2.0).weights(torch.tensor(spread)).tolist() == pytest.approx([0.25] * 4)
 
 
 @settings(deadline=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Annotated, ClassVar, Literal, final
 
 import torch
@@ -15,9 +14,10 @@ from cplsr.episodes.heads.head import Head, Task, one_hot
 from cplsr.episodes.heads.ridge import TEMPERATURE, leave_one_out_scores, penalized_factor
 from cplsr.episodes.prototypes import normalize
 
-DECAYS = (0.9, 1.0)
-FAVORS = (0.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
+NO_SPREAD = 1e-6
+"""Less than this is rounding: images that are all the same."""
+
 CLEAR = 2.0
 """A reading other than the usual one is taken from this many standard errors of the difference on."""
 
@@ -27,20 +27,25 @@ CLEAR = 2.0
 class Reading:
     """What of an embedding a ridge head sees, and its penalty.
 
-    A part counts decay^(blocks above it) · e^(favor · spread). Its spread is how far apart it puts the classes: one
-    minus the mean cosine between support images of different classes. So the same reading goes by the images: a
-    backbone spreads photos far out in its last blocks, and other images hardly more there than below.
+    The spread of a part is how far apart it puts the classes: one minus the mean cosine between support images of
+    different classes. A part counts step^(blocks above it) · e^(favor · spread), where step = decay · min(1, r)^tilt
+    and r is the spread of the patch means over that of the class tokens, each added up over the upper half of the
+    blocks. So the same reading goes by the images: a backbone puts the class tokens of what it knows, photos of
+    things, further apart than their patches, and the answer is found in its last blocks; where the patches differ as
+    much, in textures and land seen from above, all blocks count alike.
 
     Attributes:
         decay: How much a block counts, compared with the block above it: 0 is the last block alone, 1 all blocks alike;
             `None` is the class token of the last block alone, the paper's embedding.
         favor: By how much parts that spread the classes out are favored; 0 is not at all.
         penalty: The weight λ of the ridge head.
+        tilt: By how much the upper blocks are favored where class tokens differ more than patches; 0 is not at all.
     """
 
-    decay: float | None = 0.9
-    favor: float = 4.0
+    decay: float | None = 1.0
+    favor: float = 2.0
     penalty: float = 0.03
+    tilt: float = 2.0
 
     def weights(self, spreads: Float[Tensor, "*episodes parts"]) -> Float[Tensor, "*episodes parts"]:
         """The share of each part of an embedding in the inner products; they add up to 1.
@@ -53,20 +58,21 @@ class Reading:
             return torch.ones_like(spreads)
         if self.decay is None:
             return one_hot(torch.tensor(parts - 2, device=spreads.device), parts, spreads).expand_as(spreads)
+        step = self.decay * tokens_over_patches(spreads)[..., None] ** -self.tilt
         above = torch.arange(parts // 2 - 1, -1, -1, dtype=spreads.dtype, device=spreads.device).repeat_interleave(2)
-        weights = self.decay**above * torch.exp(self.favor * spreads)
+        weights = step**above * torch.exp(self.favor * spreads)
         return weights / weights.sum(dim=-1, keepdim=True)
 
 
 USUAL = Reading()
 """Where nothing of the images says which is best."""
 
-LAST_TOKEN = Reading(decay=None, favor=0.0)
+LAST_TOKEN = Reading(decay=None, favor=0.0, tilt=0.0)
 """The paper's embedding."""
 
 READINGS = tuple(
     replace(reading, penalty=penalty)
-    for reading in (LAST_TOKEN, *(Reading(*choice) for choice in product(DECAYS, FAVORS)))
+    for reading in (LAST_TOKEN, *(Reading(favor=favor, tilt=tilt) for favor in (0.0, 2.0) for tilt in (0.0, 2.0)))
     for penalty in PENALTIES
 )
 
@@ -103,7 +109,7 @@ class Auto(Head):
         if self.decay == "auto" and self.parts > 1:
             return READINGS
         decay = None if self.decay == "auto" else self.decay
-        return tuple(Reading(decay, 0.0, penalty) for penalty in PENALTIES)
+        return tuple(Reading(decay, 0.0, penalty, 0.0) for penalty in PENALTIES)
 
     @property
     def usual(self) -> int:
@@ -149,6 +155,15 @@ def spreads_of_classes(
     across = sums.sum(dim=-2).square().sum(dim=-1) - sums.square().sum(dim=(-1, -2))
     pairs = len(labels) ** 2 - members.sum(dim=0).square().sum()
     return 1 - across / pairs.clamp(min=1)
+
+
+def tokens_over_patches(spreads: Float[Tensor, "*episodes parts"]) -> Float[Tensor, "*episodes"]:
+    """How many times as far class tokens put the classes apart as patch means do, in the upper half of the blocks.
+
+    At least 1; 1 also where neither tells the classes apart.
+    """
+    upper = spreads.unflatten(-1, (-1, 2))[..., spreads.shape[-1] // 4 :, :].sum(dim=-2).clamp(min=NO_SPREAD)
+    return (upper[..., 0] / upper[..., 1]).clamp(min=1)
 
 
 def weights_of(
