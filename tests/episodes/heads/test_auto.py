@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.episodes.heads.auto import Auto, Reading, spreads_of_classes
+from cplsr.episodes.heads.auto import Auto, Reading, part_products, spreads_of_classes
 
 
 def ridge_scores(X, Y, Z, penalty):
@@ -190,3 +190,15 @@ def test_spreads_are_those_of_all_pairs_of_images_of_different_classes(seed, cou
 
     expected = spreads(support, labels, 3) if len(counts) > 1 else np.ones(6)
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_products_of_parts_are_cosines_and_0_where_a_part_is_all_zeros():
+    images, others = np.random.default_rng(0).normal(size=(2, 4, 18))
+    images[1, 6:12] = 0
+
+    found = part_products(torch.from_numpy(images), torch.from_numpy(others), 3).numpy()
+
+    for part, row, column in np.ndindex(3, 4, 4):
+        x, y = (vectors[6 * part : 6 * part + 6] for vectors in (images[row], others[column]))
+        expected = x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) if x.any() else 0.0
+        assert found[part, row, column] == pytest.approx(expected, abs=1e-12)
