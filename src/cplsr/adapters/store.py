@@ -126,8 +126,8 @@ def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
     """
     stored = read_adapter_info(source)
     tensors = _read_tensors(stored)
+    _attach(backbone, stored)
     try:
-        _attach(backbone, stored)
         _fill(backbone, tensors, stored)
     except InputError:
         detach(backbone)
