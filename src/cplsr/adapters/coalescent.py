@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.adapters.base import Adapter, Shape, seeded
-from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
+from cplsr.adapters.query_projection import QueryProjection, fold
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
@@ -118,11 +118,11 @@ class Coalescent(Adapter):
 
         With rotary positions C stays outside of the weights.
         """
-        factors = {
-            (layer, name): prepare_query(projection.weight, projection.bias, factor)
+        projections = {
+            (layer, name): QueryProjection(projection.weight, projection.bias, factor)
             for layer, name, projection, factor in self._factors(blocks)
         }
-        return _Prepared(self, factors)
+        return _Prepared(self, projections)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
@@ -161,20 +161,17 @@ class Coalescent(Adapter):
 class _Prepared(RelayedPoints):
     """Coalescent projections during one forward pass, in which no factor changes."""
 
-    def __init__(self, adapter: Coalescent, factors: dict[tuple[int, str], PreparedQuery]) -> None:
+    def __init__(self, adapter: Coalescent, projections: dict[tuple[int, str], QueryProjection]) -> None:
         super().__init__(adapter)
-        self.factors = factors
+        self.projections = projections
 
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
-        return self._project((layer, "query"), projection, x)
+        return self.projections.get((layer, "query"), projection)(x)
 
     def value(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_v D + b_v D."""
-        return self._project((layer, "value"), projection, x)
-
-    def _project(self, which: tuple[int, str], projection: nn.Module, x: Tensor) -> Tensor:
-        return project_query(x, self.factors[which]) if which in self.factors else projection(x)
+        return self.projections.get((layer, "value"), projection)(x)
 
 
 def mean_of_projections(

@@ -59,16 +59,6 @@ class Tokens(Adapter):
         """The parameters of the tokens, without those of the adapter under them."""
         return [parameter for parameter in (self.offset, self.registers) if parameter is not None]
 
-    def install(self, backbone: Backbone) -> None:
-        """What the adapter under them does."""
-        if isinstance(self.under, Adapter):
-            self.under.install(backbone)
-
-    def uninstall(self, backbone: Backbone) -> None:
-        """What the adapter under them does."""
-        if isinstance(self.under, Adapter):
-            self.under.uninstall(backbone)
-
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """The tokens, and what the adapter under them prepares."""
         return _Over(self, self.under.prepared(blocks))
@@ -107,9 +97,7 @@ class _Over(RelayedPoints):
 def add_tokens(backbone: Backbone, **options: Any) -> Tokens:
     """Put new tokens on a backbone, over the adapter that it carries, if any, which stays on it as it is.
 
-    Args:
-        backbone: the backbone to change; `remove_tokens` changes it back.
-        **options: those of `Tokens`, but for the adapter under them.
+    The options are those of `Tokens`, but for the adapter under them; `remove_tokens` changes the backbone back.
     """
     under = backbone.adapter
     if isinstance(under, Adapter):
