@@ -13,14 +13,7 @@ import torch
 from torch import nn
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.checkpoint import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    SUFFIXES,
-    checkpoint_colors,
-    load_checkpoint,
-    read_sidecar,
-)
+from cplsr.backbones.checkpoint import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, Found, load_checkpoint
 from cplsr.backbones.families import family_of
 from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
@@ -34,9 +27,6 @@ DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
 BACKBONES: Named[Callable[[], tuple[nn.Module, Color, Color]]] = Named("backbones", "backbone", {})
 """What other packages bring, by name: a function that gives a vision model of transformers, and its mean and std."""
-
-Found = tuple[nn.Module, Callable[[], tuple[Color, Color]]]
-"""A model, and what tells the mean and std of its images, which warns where it must guess."""
 
 
 def load_backbone(
@@ -119,12 +109,14 @@ def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> 
 def _find(source: str, heads: int | None) -> Found:
     """The model behind `source`."""
     if source == "embedded":
-        return _from_checkpoint(EMBEDDED_FILE, heads)
+        if not EMBEDDED_FILE.is_file():
+            raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
+        return load_checkpoint(EMBEDDED_FILE, heads)
     path = Path(source).expanduser()
     if path.is_file():
         if path.suffix not in SUFFIXES:
             raise InputError(f"{source} ends in {path.suffix!r}; a checkpoint ends in {', '.join(SUFFIXES)}")
-        return _from_checkpoint(path, heads)
+        return load_checkpoint(path, heads)
     if heads is not None:
         raise InputError(f"--heads is for checkpoint files; {source!r} brings its own number of heads")
     if path.is_dir():
@@ -140,13 +132,6 @@ def _find(source: str, heads: int | None) -> Found:
     if path.is_absolute() or path.suffix in SUFFIXES or source.startswith((".", "~")) or source.count("/") > 1:
         raise InputError(f"there is no file or folder {source}: give a local path that exists, a hub id, or 'embedded'")
     return _from_transformers(source.removeprefix("hf:"))
-
-
-def _from_checkpoint(path: Path, heads: int | None) -> Found:
-    if path == EMBEDDED_FILE and not path.is_file():
-        raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
-    colors = partial(checkpoint_colors, path, read_sidecar(path))
-    return load_checkpoint(path, heads), colors
 
 
 def _from_transformers(name: str) -> Found:
