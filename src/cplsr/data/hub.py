@@ -82,11 +82,6 @@ class DataSet:
         return _domain(rows, version, self.label, name, labeled)
 
 
-def open_hub(address: str, *, split: str | None = None, labeled: bool = True) -> Domain:
-    """Open a data set of the hub by its `Address`; `split` takes precedence over the one in it."""
-    return find_on_hub(address).open(split, labeled=labeled)
-
-
 def find_on_hub(address: str) -> DataSet:
     """Find a data set on the hub, or in its local cache when offline, by its `Address`."""
     parts = Address.parse(address)
@@ -108,22 +103,18 @@ def find_saved(folder: Path) -> DataSet:
     """Find a data set in a folder of parquet files, or in one that `datasets.save_to_disk` has written."""
     if not _was_saved_to_disk(folder):
         return _prepared(Address(str(folder)), folder.resolve().name)
-    saved = _load_saved(folder)
-    if isinstance(saved, _import_datasets().DatasetDict):
+    datasets = _import_datasets()
+    try:
+        saved = datasets.load_from_disk(str(folder))
+    except Exception as error:  # a missing or damaged file inside shows as nearly anything
+        raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
+    if isinstance(saved, datasets.DatasetDict):
         return DataSet(str(folder), tuple(saved), lambda split: _stored(saved[split], folder / split))
     return DataSet(str(folder), ("train",), lambda split: _stored(saved, folder))
 
 
 def _stored(rows: Any, folder: Path) -> tuple[Any, str, str]:
     return rows, _files_hash(map(str, sorted(folder.glob("*.arrow"))), folder), folder.resolve().name
-
-
-def _load_saved(folder: Path) -> Any:
-    datasets = _import_datasets()
-    try:
-        return datasets.load_from_disk(str(folder))
-    except Exception as error:  # a missing or damaged file inside shows as nearly anything
-        raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
 
 
 def _import_datasets() -> Any:

@@ -53,9 +53,9 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
         _refuse_split(source, split)
         return open_digits()
     if kind == "hf" and colon:
-        from cplsr.data.hub import open_hub
+        from cplsr.data.hub import find_on_hub
 
-        return open_hub(rest, split=split)
+        return find_on_hub(rest).open(split)
     if kind == "procedural" and colon:
         from cplsr.data.rendered import open_procedural
 
