@@ -59,13 +59,9 @@ class ImageFacts:
 def examine(
     domain: Domain, episodes: EpisodeShape, *, where: str | None = None, workers: int | None = None
 ) -> tuple[Finding, ...]:
-    """Read every image of a domain once and say what is right and what is not.
+    """Read every image of a domain once and say what is right and what is not, for episodes of that shape.
 
-    Args:
-        domain: what to examine.
-        episodes: what the domain should be good for.
-        where: where the complete data set can be had, for the advice.
-        workers: processes that read images; `None` takes up to two.
+    `where` the complete data set can be had is for the advice; `workers` as for `decode`.
     """
     facts: dict[int, ImageFacts] = {}
     failed: dict[int, str] = {}

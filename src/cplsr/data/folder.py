@@ -21,11 +21,8 @@ def open_folder(
 ) -> Domain:
     """Open a folder of `<class>/<image>`; nothing is decoded yet. Hidden and system files are ignored.
 
-    Args:
-        root: the folder.
-        name: what reports call it; default: the folder's name.
-        classes: the class folders to open; default: all, in order of name.
-        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+    It has the folder's name and all class folders in order of name, if no others are given. What cannot be an image is
+    named in `Domain.skipped`, or with `strict` an error.
 
     Raises:
         InputError: images lie deeper or less deep than that, or there are none; the message shows what was found.
