@@ -78,10 +78,8 @@ class Coalescent(Adapter):
             {layer: nn.Parameter(_start(heads, shape.head_dim, generator)) for layer in self.C if values}
         )
 
-    def projection(self, layer: int) -> Matrices | None:
-        """C of a layer as attention uses it, (heads or 1, d_k, d_k); `None` where the layer has none."""
-        if str(layer) not in self.C:
-            return None
+    def projection(self, layer: int) -> Matrices:
+        """C of a layer that has one, as attention uses it, (heads or 1, d_k, d_k)."""
         stored = self.C[str(layer)]
         if self.rank is not None:
             U, V = stored
@@ -93,7 +91,7 @@ class Coalescent(Adapter):
 
     def projections(self) -> dict[int, Tensor]:
         """Every C by its layer."""
-        return {int(layer): C for layer in self.C if (C := self.projection(int(layer))) is not None}
+        return {int(layer): self.projection(int(layer)) for layer in self.C}
 
     def symmetry_penalty(self) -> Float[Tensor, ""]:
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
@@ -126,9 +124,8 @@ class Coalescent(Adapter):
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
-        C = self._per_head(layer) if self.rotary else None
-        if C is not None:
-            queries = queries @ C.to(queries.dtype)
+        if self.rotary and str(layer) in self.C:
+            queries = queries @ self.projection(layer).expand(self.heads, -1, -1).to(queries.dtype)
         return super().attend(layer, queries, keys, values)
 
     def fold(self, backbone: Backbone) -> None:
@@ -147,15 +144,10 @@ class Coalescent(Adapter):
     def _factors(self, blocks: Sequence[Block]) -> Iterator[tuple[int, str, Any, Tensor]]:
         """What is multiplied into weights: layer, `query` or `value`, that projection, and the factor of every head."""
         for layer, block in enumerate(blocks):
-            C = None if self.rotary else self._per_head(layer)
-            if C is not None:
-                yield layer, "query", block.attention.q_proj, C
+            if str(layer) in self.C and not self.rotary:
+                yield layer, "query", block.attention.q_proj, self.projection(layer).expand(self.heads, -1, -1)
             if str(layer) in self.D:
                 yield layer, "value", block.attention.v_proj, self.D[str(layer)].expand(self.heads, -1, -1)
-
-    def _per_head(self, layer: int) -> Tensor | None:
-        C = self.projection(layer)
-        return None if C is None else C.expand(self.heads, -1, -1)
 
 
 class _Prepared(RelayedPoints):

@@ -149,22 +149,20 @@ def _from_transformers(name: str) -> Found:
     except InputError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise _not_loaded(name, error) from error
+        if Path(name).is_dir():
+            raise InputError(
+                f"the folder {name} is not readable as a transformers model ({first_line(error)})"
+            ) from error
+        raise InputError(
+            f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by "
+            "transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
+        ) from error
     if missing := sorted(key for key in report["missing_keys"] if "mask_token" not in key and "pooler" not in key):
         raise InputError(
             f"{name!r} lacks {len(missing)} of the weights that its config.json promises ({', '.join(missing[:4])}): "
             "they would be random, so it is not used"
         )
     return cast(nn.Module, model), partial(_processor_colors, name)
-
-
-def _not_loaded(name: str, error: Exception) -> InputError:
-    if Path(name).is_dir():
-        return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
-    return InputError(
-        f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by transformers, a "
-        "checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
-    )
 
 
 def _processor_colors(name: str) -> tuple[Color, Color]:
