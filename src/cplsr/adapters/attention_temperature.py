@@ -29,7 +29,6 @@ class AttentionTemperature(Adapter):
     blocks from 0, and so "from block 5 on" is read here: the first five blocks attend to the class token.
 
     Args:
-        shape: of the backbone.
         temperature: τ; with 0 every token attends to all alike.
         blocks: how many blocks, from the first, have it.
         class_token_blocks: how many blocks, from the first, attend to the class token; in the others no token does,

@@ -30,7 +30,6 @@ class Coalescent(Adapter):
     queries and cannot be folded. With `values` the values have a factor of the same kind, softmax(Q C Kᵀ / √d_k) V D.
 
     Args:
-        shape: of the backbone.
         sharing: `per_head`, one d_k x d_k matrix for each head of a layer, or `shared`, one for all its heads.
         constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
             (supplement, "CP vs. AttnScale"). It is not the distance d(q, k)² = (q − k)ᵀ C (q − k) itself: −½ d² holds

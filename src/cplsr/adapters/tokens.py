@@ -25,7 +25,6 @@ class Tokens(Adapter):
     Registers are learnable tokens behind the class token, normal with std 1/√d at the start.
 
     Args:
-        shape: of the backbone.
         class_token: whether the class token learns.
         registers: how many there are.
         under: kind of an adapter that acts as well, after the tokens.

@@ -150,7 +150,11 @@ def translate(tensors: Mapping[str, Tensor], config: Any) -> dict[str, Tensor]:
                 translated[f"{block}attention.{part}_proj.{joint[1]}"] = piece
         else:
             translated[block + _renamed(rest, inside)] = tensor
-    _complete_positions(translated, config)
+    positions = translated["embeddings.position_embeddings"]
+    if positions.shape[1] == (config.image_size // config.patch_size) ** 2:
+        # Where the class token has no position (deit3, registers in timm) it gets a zero one: the same sum.
+        zeros = torch.zeros(1, 2 if config.model_type == "deit" else 1, config.hidden_size, dtype=positions.dtype)
+        translated["embeddings.position_embeddings"] = torch.cat([zeros, positions], dim=1)
     return translated
 
 
@@ -158,14 +162,6 @@ def _renamed(name: str, starts: Mapping[str, str]) -> str:
     """A name inside of a block with its start replaced, if it is one of those given."""
     start = next((start for start in starts if name.startswith(start)), "")
     return starts.get(start, "") + name.removeprefix(start)
-
-
-def _complete_positions(translated: dict[str, Tensor], config: Any) -> None:
-    """Models whose class token has no position (deit3, registers in timm) get a zero one: the same sum."""
-    positions = translated["embeddings.position_embeddings"]
-    if positions.shape[1] == (config.image_size // config.patch_size) ** 2:
-        zeros = torch.zeros(1, 2 if config.model_type == "deit" else 1, config.hidden_size, dtype=positions.dtype)
-        translated["embeddings.position_embeddings"] = torch.cat([zeros, positions], dim=1)
 
 
 def _shown(names: object, most: int = 12) -> str:

@@ -121,9 +121,10 @@ def _find(source: str, heads: int | None) -> Found:
         raise InputError(f"--heads is for checkpoint files; {source!r} brings its own number of heads")
     if path.is_dir():
         if not (path / "config.json").is_file():
+            names = sorted(file.name for file in path.iterdir() if file.suffix in SUFFIXES)
             raise InputError(
                 f"{source} is a folder without config.json: give a folder saved by transformers, or the checkpoint "
-                f"file itself ({_checkpoints_in(path)})"
+                f"file itself ({', '.join(names[:5]) or 'there is none in it'})"
             )
         return _from_transformers(str(path))
     if source in BACKBONES:
@@ -191,8 +192,3 @@ def _checked_color(values: Any, name: str) -> Color:
     if len(color) != 3 or (name == "std" and min(color) <= 0):
         raise InputError(f"{name} is {values}; three numbers were wanted{', all above 0' if name == 'std' else ''}")
     return color
-
-
-def _checkpoints_in(folder: Path) -> str:
-    names = sorted(file.name for file in folder.iterdir() if file.suffix in SUFFIXES)
-    return ", ".join(names[:5]) if names else "there is none in it"
