@@ -36,12 +36,9 @@ def above(low: int | float, high: int | float) -> msgspec.Meta:
 
 
 def fit(value: Any, kind: Any, name: str) -> Any:
-    """Convert a value to a type, its lists to tuples and its tables to dataclasses.
+    """Convert plain data, as options, TOML and JSON give it, to a type; lists become tuples and tables dataclasses.
 
-    Args:
-        value: plain data, as options, TOML and JSON give it.
-        kind: a type, with `Literal` choices and ranges where it has them.
-        name: what an error calls the value.
+    The type may have `Literal` choices and ranges; `name` is what an error calls the value.
 
     Raises:
         InputError: the value does not fit.
@@ -134,10 +131,7 @@ def fit_table(table: Mapping[str, Any], kinds: Mapping[str, Any], source: str, n
 def parse_options(texts: Iterable[str], what: str, example: str) -> dict[str, Any]:
     """Read `name=value` pairs; a value is a number, a list or true/false where it reads as one, else text.
 
-    Args:
-        texts: the pairs.
-        what: whose options they are, for the message.
-        example: a right one, for the message.
+    For the message, `what` is whose options they are, and `example` a right one.
 
     Raises:
         InputError: a pair is incomplete.
@@ -163,10 +157,7 @@ def kinds_of(cls: type) -> dict[str, Any]:
 def read_record(path: Path | str, kind: type[T], what: str) -> T:
     """Read a JSON file as the dataclass that declares its content.
 
-    Args:
-        path: the file.
-        kind: the dataclass.
-        what: the file's content in words, with what writes it, for example "a run (written by `cplsr train`)".
+    `what` is the content in words, with what writes it, for example "a run (written by `cplsr train`)".
 
     Raises:
         InputError: the file cannot be read, is no JSON, or does not fit; the sentence says what is wrong where.

@@ -122,21 +122,12 @@ def end_with_parent(parent: int) -> None:
 
 
 def on_ray(
-    work: Callable[[Item], Result],
-    items: Iterable[Item],
-    *,
-    cpus: int,
-    gpus: float = 0.0,
-    attempts: int = ATTEMPTS,
+    work: Callable[[Item], Result], items: Iterable[Item], *, cpus: int, gpus: float = 0.0, attempts: int = ATTEMPTS
 ) -> Iterator[Ended[Item, Result]]:
     """Do all items as tasks of the ray that `ray_cluster` connected, and tell of each as it ends.
 
-    Args:
-        work: What is done with an item.
-        items: Taken as there is room for them.
-        cpus: Cores that each is given.
-        gpus: GPUs that each is given.
-        attempts: How often an item is tried whose worker or machine has gone; then the last error is told.
+    Each is taken when there is room for it and given so many cores and GPUs; one whose worker or machine has gone is
+    tried as often as `attempts` says, then the last error is told.
     """
     ray = import_ray()
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=attempts - 1)(work)
@@ -182,10 +173,8 @@ def import_ray() -> Any:
 def ray_cluster(options: ClusterSettings, workers: int | None, cpus: int) -> Iterator[None]:
     """Connected to ray; afterwards disconnected, and a local cluster is ended.
 
-    Args:
-        options: Which cluster.
-        workers: How many work at a time on a cluster of this machine alone; default: as many as there are cores for.
-        cpus: Cores of each.
+    On a cluster of this machine alone so many workers work at a time, by default as many as there are cores for, each
+    on `cpus` cores.
 
     Raises:
         InputError: If ray is not installed or not reachable.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -22,17 +23,13 @@ class DamagedFileError(InputError):
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], content: Mapping[str, Any], *, kind: str) -> None:
-    """Write tensors to one file with a checksum, whole or not at all.
+    """Write tensors by name, and further content that JSON can hold, to one file with a checksum, whole or not at all.
 
-    Args:
-        path: the file to write.
-        tensors: by name.
-        content: further content, anything JSON can hold.
-        kind: name of the format, which `read_tensors` checks.
+    `kind` is the name of the format, which `read_tensors` checks.
     """
     text = json.dumps(dict(content), sort_keys=True, allow_nan=False)
     ready = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    metadata = {"format": kind, "options": text, "sha256": _checksum(ready, text)}
+    metadata = {"format": kind, "options": text, "sha256": checksum_of(ready, text)}
     with new_file(path, "wb") as stream:
         # By name and not through the stream: safetensors would first build all bytes in memory a second time.
         save_file(ready, stream.name, metadata)
@@ -57,15 +54,18 @@ def read_tensors(path: Path | str, *, kind: str) -> tuple[dict[str, Tensor], dic
         raise DamagedFileError(f"{path} cannot be read ({error}): make it again") from error
     if metadata.get("format") != kind:
         raise DamagedFileError(f"{path} is not a file of {kind!r}: make it again")
-    if metadata.get("sha256") != _checksum(tensors, metadata.get("options", "")):
+    if metadata.get("sha256") != checksum_of(tensors, metadata.get("options", "")):
         raise DamagedFileError(f"{path} is damaged (wrong checksum): make it again")
     return tensors, json.loads(metadata["options"])
 
 
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+def checksum_of(tensors: Mapping[str, Any], text: str = "") -> str:
+    """SHA-256 over a text and the names, number formats, shapes and bytes of tensors or of arrays of numpy."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        if isinstance(tensor, Tensor):  # some of whose number formats numpy does not know
+            tensor = tensor.reshape(-1).view(torch.uint8).numpy()
+        digest.update(np.ascontiguousarray(tensor).data)
     return digest.hexdigest()

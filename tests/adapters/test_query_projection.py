@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cplsr.adapters import query_projection
-from cplsr.adapters.query_projection import fold, multiply_tokens, prepare_query
+from cplsr.adapters.query_projection import QueryProjection, fold, multiply_tokens
 
 
 def literal_scores(x, weight, bias, C, keys):
@@ -17,7 +17,7 @@ def literal_scores(x, weight, bias, C, keys):
 
 
 def project_query(x, weight, bias, C):
-    return query_projection.project_query(x, prepare_query(weight, bias, C))
+    return QueryProjection(weight, bias, C)(x)
 
 
 def make(heads=3, d_k=4, dim=12, batch=2, rows=5, seed=0, near=0.3, dtype=torch.float64):

@@ -126,6 +126,14 @@ def test_other_shapes_are_an_error_that_names_both(adapted: Backbone, tmp_path: 
     assert other.adapter is None
 
 
+def test_an_adapter_that_is_there_already_stays(adapted: Backbone, tmp_path: Path):
+    stored, carried = save_adapter(adapted, tmp_path / "a"), adapted.adapter
+    with pytest.raises(InputError, match="'coalescent' adapter already"):
+        load_adapter(adapted, stored)
+    assert adapted.adapter is carried
+    assert all(parameter.requires_grad for parameter in adapter_of(adapted).parameters())
+
+
 def test_attn_scale_at_another_size_is_an_error(backbone: Backbone, checkpoint_file: Path, tmp_path: Path):
     save_adapter(attach(backbone, "attn_scale"), tmp_path / "a")
     with pytest.raises(InputError, match=r"\(2, 17, 17\).*\(2, 37, 37\)"):

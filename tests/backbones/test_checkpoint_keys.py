@@ -5,7 +5,7 @@ import torch
 from oracles.random_vit import random_checkpoint
 from safetensors.torch import save_file
 
-from cplsr.backbones.checkpoint_keys import read_architecture, to_checkpoint_keys, translate, unwrap
+from cplsr.backbones.checkpoint_keys import read_config, to_checkpoint_keys, translate, unwrap
 from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
 
@@ -13,16 +13,16 @@ PLAIN = random_checkpoint(dim=64, layers=2, patch=8, image=32)
 
 
 def test_translation_and_its_reverse_are_one_to_one():
-    there = translate(PLAIN, read_architecture(PLAIN))
+    there = translate(PLAIN, read_config(PLAIN))
     back = to_checkpoint_keys(there)
     assert back.keys() == PLAIN.keys()
     assert all(torch.equal(back[name], PLAIN[name]) for name in PLAIN)
 
 
 def test_shapes_decide_the_architecture():
-    architecture = read_architecture(random_checkpoint(dim=128, layers=3, patch=4, image=24, hidden=200))
-    assert (architecture.family, architecture.dim, architecture.layers) == ("vit", 128, 3)
-    assert (architecture.hidden, architecture.patch_size, architecture.image_size) == (200, 4, 24)
+    config = read_config(random_checkpoint(dim=128, layers=3, patch=4, image=24, hidden=200))
+    assert (config.model_type, config.hidden_size, config.num_hidden_layers) == ("vit", 128, 3)
+    assert (config.intermediate_size, config.patch_size, config.image_size) == (200, 4, 24)
 
 
 def test_layer_scale_without_a_class_position_is_the_same_sum(tmp_path):

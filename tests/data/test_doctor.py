@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cplsr.data.doctor import Diagnosis, examine
+from cplsr.data.doctor import Finding, examine
 from cplsr.data.folder import open_folder
+from cplsr.settings.episodes import EpisodeShape
 
 
 def paint(path: Path, number: int, mode: str = "RGB", **options: object) -> None:
@@ -24,19 +25,23 @@ def healthy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(root: Path, way: int = 3, shot: int = 1, query: int = 2) -> Diagnosis:
-    return examine(open_folder(root), way=way, shot=shot, query=query, workers=0)
+def look(root: Path, way: int = 3, shot: int = 1, query: int = 2) -> tuple[Finding, ...]:
+    return examine(open_folder(root), EpisodeShape(way=way, shot=shot, query=query), workers=0)
 
 
-def remarks(diagnosis: Diagnosis) -> list[str]:
-    return [finding.text for finding in diagnosis.findings if finding.verdict != "good"]
+def usable(findings: tuple[Finding, ...]) -> bool:
+    return all(finding.verdict != "bad" for finding in findings)
+
+
+def remarks(findings: tuple[Finding, ...]) -> list[str]:
+    return [finding.text for finding in findings if finding.verdict != "good"]
 
 
 def test_a_healthy_folder_is_all_good(healthy: Path) -> None:
-    diagnosis = look(healthy)
-    assert diagnosis.usable
-    assert remarks(diagnosis) == []
-    texts = [finding.text for finding in diagnosis.findings]
+    findings = look(healthy)
+    assert usable(findings)
+    assert remarks(findings) == []
+    texts = [finding.text for finding in findings]
     assert "3 classes, 12 images" in texts
     assert "6 × 8 pixels" in texts
 
@@ -44,23 +49,23 @@ def test_a_healthy_folder_is_all_good(healthy: Path) -> None:
 def test_unreadable_files_are_named_with_the_reason_and_advice(healthy: Path) -> None:
     (healthy / "class 0" / "text.jpg").write_text("no image")
     (healthy / "class 0" / "empty.jpg").touch()
-    diagnosis = look(healthy)
-    assert diagnosis.usable
-    assert remarks(diagnosis) == [
+    findings = look(healthy)
+    assert usable(findings)
+    assert remarks(findings) == [
         "1 file left out: class 0/empty.jpg (0 bytes)",
         "1 image cannot be read: class 0/text.jpg (not an image of a known format)",
     ]
-    assert all(finding.fix for finding in diagnosis.findings if finding.verdict != "good")
+    assert all(finding.fix for finding in findings if finding.verdict != "good")
 
 
 def test_classes_that_are_too_small_count_readable_images_only(healthy: Path) -> None:
     (healthy / "class 1" / "2.png").write_text("no image")
     (healthy / "class 1" / "3.png").write_text("no image")
     fine = look(healthy, way=2)
-    assert fine.usable
+    assert usable(fine)
     assert "1 class with fewer than 1 shot + 2 query = 3 images: class 1 (2)" in remarks(fine)
     bad = look(healthy, way=3)
-    assert not bad.usable
+    assert not usable(bad)
     assert any("2 classes of 3 with 1 shot + 2 query = 3 images, but episodes have 3" in text for text in remarks(bad))
 
 
@@ -82,9 +87,9 @@ def test_kinds_of_images_are_counted(healthy: Path) -> None:
     paint(healthy / "class 0" / "print.jpg", 52, "CMYK")
     paint(healthy / "class 0" / "turned.jpg", 53, exif=exif)
     Image.fromarray(np.arange(48, dtype=np.uint16).reshape(8, 6)).save(healthy / "class 0" / "deep.png")
-    diagnosis = look(healthy)
-    assert remarks(diagnosis) == []
-    (text,) = [finding.text for finding in diagnosis.findings if finding.text.startswith("not plain RGB")]
+    findings = look(healthy)
+    assert remarks(findings) == []
+    (text,) = [finding.text for finding in findings if finding.text.startswith("not plain RGB")]
     for part in ("1 grey", "1 RGBA", "1 CMYK", "1 more than 8 bits", "1 turned by EXIF", "nothing to do"):
         assert part in text
 
@@ -100,4 +105,4 @@ def test_long_lists_are_cut(healthy: Path) -> None:
 def test_nothing_readable_at_all(tmp_path: Path) -> None:
     (tmp_path / "cow").mkdir()
     (tmp_path / "cow" / "a.jpg").write_text("x")
-    assert not look(tmp_path, way=1).usable
+    assert not usable(look(tmp_path, way=1))

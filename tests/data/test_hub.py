@@ -10,7 +10,7 @@ from PIL import Image
 
 from cplsr.data.decode import decode
 from cplsr.data.domain import Domain, UnreadableImageError
-from cplsr.data.hub import Address, open_hub
+from cplsr.data.hub import Address
 from cplsr.data.open import open_domain
 from cplsr.data.parts import open_parts
 from cplsr.errors import InputError
@@ -121,10 +121,10 @@ def test_two_label_columns_and_the_choice_between_them(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "farm" / "x.parquet")
     with pytest.raises(InputError, match=r"lacks a label column: it has image, breed, weight"):
         open_domain(tmp_path / "farm")
-    assert open_hub(f"{tmp_path}/farm#breed").classes == ("x", "y", "z")
-    assert open_hub(f"{tmp_path}/farm#weight").labels.tolist() == [0, 1, 2, 2]
+    assert open_domain(f"hf:{tmp_path}/farm#breed").classes == ("x", "y", "z")
+    assert open_domain(f"hf:{tmp_path}/farm#weight").labels.tolist() == [0, 1, 2, 2]
     with pytest.raises(InputError, match="lacks a column 'size'"):
-        open_hub(f"{tmp_path}/farm#size")
+        open_domain(f"hf:{tmp_path}/farm#size")
 
 
 def test_data_without_images_or_labels_are_refused(tmp_path: Path) -> None:

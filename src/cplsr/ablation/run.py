@@ -15,7 +15,7 @@ from cplsr.ablation.plan import Run
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.adapters.attach import attached
 from cplsr.adapters.full import Full
-from cplsr.adapters.kinds import accepts_option
+from cplsr.adapters.kinds import default_options
 from cplsr.analysis.cost import forward_seconds
 from cplsr.backbones.backbone import Backbone
 from cplsr.environment import versions
@@ -233,7 +233,7 @@ def read_records(out: Path, rows: Iterable[str]) -> list[AblationRun]:
 
 def _adapter_options(run: Run) -> dict[str, Any]:
     """With the seed that `train` adds where the kind draws its start values."""
-    if run.frozen or not accepts_option(run.adapter, "seed"):
+    if run.frozen or "seed" not in default_options(run.adapter):
         return dict(run.adapter_options)
     return {**run.adapter_options, "seed": run.adapter_options.get("seed", run.settings.seed)}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from torch import Tensor
 
 from cplsr.adapters.base import Adapter, Shape
-from cplsr.adapters.kinds import accepts_option, make_adapter
+from cplsr.adapters.kinds import default_options, make_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
@@ -29,7 +29,6 @@ class AttentionTemperature(Adapter):
     blocks from 0, and so "from block 5 on" is read here: the first five blocks attend to the class token.
 
     Args:
-        shape: of the backbone.
         temperature: τ; with 0 every token attends to all alike.
         blocks: how many blocks, from the first, have it.
         class_token_blocks: how many blocks, from the first, attend to the class token; in the others no token does,
@@ -57,23 +56,13 @@ class AttentionTemperature(Adapter):
         self.attending = shape.layers if class_token_blocks is None else min(class_token_blocks, shape.layers)
         self.carried: Adapter | None = None
         if adapter is not None:
-            start = {"seed": seed} if accepts_option(adapter, "seed") else {}
+            start = {"seed": seed} if "seed" in default_options(adapter) else {}
             self.carried = make_adapter(adapter, shape, {**start, **(adapter_options or {})})
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """The carried adapter's points, or those that change nothing, at these temperatures."""
         points = BlockPoints() if self.carried is None else self.carried.prepared(blocks)
         return Tempered(points, self.temperatures, self.attending)
-
-    def install(self, backbone: Backbone) -> None:
-        """Install the carried adapter."""
-        if self.carried is not None:
-            self.carried.install(backbone)
-
-    def uninstall(self, backbone: Backbone) -> None:
-        """Uninstall the carried adapter."""
-        if self.carried is not None:
-            self.carried.uninstall(backbone)
 
     def fold(self, backbone: Backbone) -> None:
         """W_q ← τ W_q and b_q ← τ b_q, after the carried adapter; only where all blocks attend to the class token."""

@@ -18,7 +18,6 @@ class AttnScale(Adapter):
     The size of A fixes the number of tokens, hence the image size.
 
     Args:
-        shape: of the backbone.
         residual: also learn the vectors of the domain residual adapter, as AttnScale's authors do; the paper does not.
     """
 

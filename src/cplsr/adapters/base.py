@@ -46,10 +46,19 @@ class Adapter(BlockPoints, ABC):
     temperature: float | None = None
 
     def install(self, backbone: Backbone) -> None:
-        """Change modules of the backbone, where overriding points is not enough; most kinds need nothing here."""
+        """Change modules of the backbone, where overriding points is not enough; most kinds need nothing here.
+
+        Adapters that are parts of this one do what they need.
+        """
+        for part in self.children():
+            if isinstance(part, Adapter):
+                part.install(backbone)
 
     def uninstall(self, backbone: Backbone) -> None:
         """Undo `install`."""
+        for part in self.children():
+            if isinstance(part, Adapter):
+                part.uninstall(backbone)
 
     def fold(self, backbone: Backbone) -> None:
         """Write the adapter's effect into the weights of `backbone`, which is a copy made for it.

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.adapters.base import Adapter, Shape, seeded
-from cplsr.adapters.query_projection import PreparedQuery, fold, prepare_query, project_query
+from cplsr.adapters.query_projection import QueryProjection, fold
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.block_points import BlockPoints, RelayedPoints
 from cplsr.backbones.families import Block
@@ -30,7 +30,6 @@ class Coalescent(Adapter):
     queries and cannot be folded. With `values` the values have a factor of the same kind, softmax(Q C Kᵀ / √d_k) V D.
 
     Args:
-        shape: of the backbone.
         sharing: `per_head`, one d_k x d_k matrix for each head of a layer, or `shared`, one for all its heads.
         constraint: `free`, or `mahalanobis`: C = P Pᵀ with P lower triangular, a positive semi-definite bilinear form
             (supplement, "CP vs. AttnScale"). It is not the distance d(q, k)² = (q − k)ᵀ C (q − k) itself: −½ d² holds
@@ -78,10 +77,8 @@ class Coalescent(Adapter):
             {layer: nn.Parameter(_start(heads, shape.head_dim, generator)) for layer in self.C if values}
         )
 
-    def projection(self, layer: int) -> Matrices | None:
-        """C of a layer as attention uses it, (heads or 1, d_k, d_k); `None` where the layer has none."""
-        if str(layer) not in self.C:
-            return None
+    def projection(self, layer: int) -> Matrices:
+        """C of a layer that has one, as attention uses it, (heads or 1, d_k, d_k)."""
         stored = self.C[str(layer)]
         if self.rank is not None:
             U, V = stored
@@ -93,7 +90,7 @@ class Coalescent(Adapter):
 
     def projections(self) -> dict[int, Tensor]:
         """Every C by its layer."""
-        return {int(layer): C for layer in self.C if (C := self.projection(int(layer))) is not None}
+        return {int(layer): self.projection(int(layer)) for layer in self.C}
 
     def symmetry_penalty(self) -> Float[Tensor, ""]:
         """Σ ‖C − Cᵀ‖²_F over heads and layers, the regularizer of the supplement before its factor λ."""
@@ -118,17 +115,16 @@ class Coalescent(Adapter):
 
         With rotary positions C stays outside of the weights.
         """
-        factors = {
-            (layer, name): prepare_query(projection.weight, projection.bias, factor)
+        projections = {
+            (layer, name): QueryProjection(projection.weight, projection.bias, factor)
             for layer, name, projection, factor in self._factors(blocks)
         }
-        return _Prepared(self, factors)
+        return _Prepared(self, projections)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """softmax(R(Q) C R(K)ᵀ / √d_k) V with rotary positions R; without them C is in the query already."""
-        C = self._per_head(layer) if self.rotary else None
-        if C is not None:
-            queries = queries @ C.to(queries.dtype)
+        if self.rotary and str(layer) in self.C:
+            queries = queries @ self.projection(layer).expand(self.heads, -1, -1).to(queries.dtype)
         return super().attend(layer, queries, keys, values)
 
     def fold(self, backbone: Backbone) -> None:
@@ -147,34 +143,26 @@ class Coalescent(Adapter):
     def _factors(self, blocks: Sequence[Block]) -> Iterator[tuple[int, str, Any, Tensor]]:
         """What is multiplied into weights: layer, `query` or `value`, that projection, and the factor of every head."""
         for layer, block in enumerate(blocks):
-            C = None if self.rotary else self._per_head(layer)
-            if C is not None:
-                yield layer, "query", block.attention.q_proj, C
+            if str(layer) in self.C and not self.rotary:
+                yield layer, "query", block.attention.q_proj, self.projection(layer).expand(self.heads, -1, -1)
             if str(layer) in self.D:
                 yield layer, "value", block.attention.v_proj, self.D[str(layer)].expand(self.heads, -1, -1)
-
-    def _per_head(self, layer: int) -> Tensor | None:
-        C = self.projection(layer)
-        return None if C is None else C.expand(self.heads, -1, -1)
 
 
 class _Prepared(RelayedPoints):
     """Coalescent projections during one forward pass, in which no factor changes."""
 
-    def __init__(self, adapter: Coalescent, factors: dict[tuple[int, str], PreparedQuery]) -> None:
+    def __init__(self, adapter: Coalescent, projections: dict[tuple[int, str], QueryProjection]) -> None:
         super().__init__(adapter)
-        self.factors = factors
+        self.projections = projections
 
     def query(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_q C + b_q C."""
-        return self._project((layer, "query"), projection, x)
+        return self.projections.get((layer, "query"), projection)(x)
 
     def value(self, layer: int, projection: nn.Module, x: Tensor) -> Tensor:
         """X W_v D + b_v D."""
-        return self._project((layer, "value"), projection, x)
-
-    def _project(self, which: tuple[int, str], projection: nn.Module, x: Tensor) -> Tensor:
-        return project_query(x, self.factors[which]) if which in self.factors else projection(x)
+        return self.projections.get((layer, "value"), projection)(x)
 
 
 def mean_of_projections(

@@ -47,8 +47,3 @@ def default_options(kind: str) -> dict[str, Any]:
     """All options that adapters of a kind have, as they are where none is given."""
     arguments = inspect.signature(KINDS.find(kind)).parameters
     return {name: argument.default for name, argument in arguments.items() if name != "shape"}
-
-
-def accepts_option(kind: str, option: str) -> bool:
-    """Whether adapters of a kind have an option of that name."""
-    return option in default_options(kind)

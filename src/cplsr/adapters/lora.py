@@ -24,7 +24,6 @@ class Lora(Adapter):
     A starts random and B zero, so that training starts at the frozen model.
 
     Args:
-        shape: of the backbone.
         rank: columns of B and rows of A.
         alpha: factor of the product, divided by `rank`.
         targets: which projections have it.

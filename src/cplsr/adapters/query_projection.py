@@ -11,7 +11,6 @@ C_hᵀ W_h there. All orders give the same numbers; they differ in cost (T token
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -46,40 +45,32 @@ def multiply_tokens(
     return (split @ C.to(query.dtype)).transpose(1, 2).flatten(2)
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedQuery:
-    """A query projection made ready for some batches: W_q and b_q as they are, C, and what was computed from them.
+class QueryProjection:
+    """X W_q C for some batches: all of it that does not depend on X is computed once, when this is made.
 
-    `folded` and `folded_bias` carry no gradient; `inverse` is C⁻¹ where C trains and is well conditioned, else `None`.
+    `folded` carries no gradient; `inverse` is C⁻¹ where C trains and is well conditioned, else `None`.
     """
 
-    weight: Float[Tensor, "out in"]
-    bias: Float[Tensor, "out"] | None
-    C: Float[Tensor, "heads head_dim head_dim"]
-    folded: Float[Tensor, "out in"]
-    folded_bias: Float[Tensor, "out"] | None
-    inverse: Float[Tensor, "heads head_dim head_dim"] | None
+    def __init__(
+        self,
+        weight: Float[Tensor, "out in"],
+        bias: Float[Tensor, "out"] | None,
+        C: Float[Tensor, "heads head_dim head_dim"],
+    ) -> None:
+        self.weight, self.bias, self.C = weight, bias, C
+        self.folded = fold(weight, bias, C.detach())
+        trains = torch.is_grad_enabled() and C.requires_grad
+        self.inverse = _inverse_if_well_conditioned(C.detach()) if trains else None
 
-
-def prepare_query(
-    weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, C: Float[Tensor, "heads head_dim head_dim"]
-) -> PreparedQuery:
-    """Everything about X W_q C that does not depend on X, once for however many batches follow."""
-    fixed = C.detach()
-    trains = torch.is_grad_enabled() and C.requires_grad
-    inverse = _inverse_if_well_conditioned(fixed) if trains else None
-    return PreparedQuery(weight, bias, C, *fold(weight, bias, fixed), inverse)
-
-
-def project_query(x: Float[Tensor, "batch rows in"], query: PreparedQuery) -> Float[Tensor, "batch rows out"]:
-    """X W_q C + b_q C by the cheapest order that is exact here: see the module's text."""
-    if not (torch.is_grad_enabled() and query.C.requires_grad):
-        return linear(x, query.folded, query.folded_bias)
-    if query.inverse is not None:
-        return _FoldedProjection.apply(x, query.C, query.folded, query.folded_bias, query.inverse)
-    if query.C.shape[0] > 3:
-        return multiply_tokens(linear(x, query.weight, query.bias), query.C)
-    return linear(x, *fold(query.weight, query.bias, query.C))
+    def __call__(self, x: Float[Tensor, "batch rows in"]) -> Float[Tensor, "batch rows out"]:
+        """X W_q C + b_q C by the cheapest order that is exact here: see the module's text."""
+        if not (torch.is_grad_enabled() and self.C.requires_grad):
+            return linear(x, *self.folded)
+        if self.inverse is not None:
+            return _FoldedProjection.apply(x, self.C, *self.folded, self.inverse)
+        if self.C.shape[0] > 3:
+            return multiply_tokens(linear(x, self.weight, self.bias), self.C)
+        return linear(x, *fold(self.weight, self.bias, self.C))
 
 
 def _inverse_if_well_conditioned(C: Tensor) -> Tensor | None:

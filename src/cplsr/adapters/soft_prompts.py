@@ -19,7 +19,6 @@ class SoftPrompts(Adapter):
     does not depend on the order of tokens but for rotary positions, which only the patches have.
 
     Args:
-        shape: of the backbone.
         length: how many tokens each layer learns.
         mode: `accumulate`, where every layer adds `length` tokens as in the paper's text, or `replace`, where each
             layer puts its own in the place of the last layer's.

@@ -127,7 +127,13 @@ def load_adapter(backbone: Backbone, source: str | Path) -> Backbone:
     stored = read_adapter_info(source)
     tensors = _read_tensors(stored)
     try:
-        _attach(backbone, stored)
+        attach(backbone, stored.kind, **stored.options)
+    except (TypeError, AttributeError, OverflowError, RuntimeError) as error:  # anybody may have edited the options
+        raise InputError(
+            f"{stored.folder / DESCRIPTION} has options that a {stored.kind} adapter cannot have ({error}): save or "
+            "download the adapter again"
+        ) from error
+    try:
         _fill(backbone, tensors, stored)
     except InputError:
         detach(backbone)
@@ -226,17 +232,6 @@ def _read_tensors(stored: AdapterInfo) -> dict[str, Tensor]:
         return load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is not readable ({error}): save or download the adapter again") from error
-
-
-def _attach(backbone: Backbone, stored: AdapterInfo) -> None:
-    """A new adapter with the stored options, which anybody may have edited."""
-    try:
-        attach(backbone, stored.kind, **stored.options)
-    except (TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        raise InputError(
-            f"{stored.folder / DESCRIPTION} has options that a {stored.kind} adapter cannot have ({error}): save or "
-            "download the adapter again"
-        ) from error
 
 
 def _fill(backbone: Backbone, tensors: dict[str, Tensor], stored: AdapterInfo) -> None:

@@ -25,7 +25,6 @@ class Tokens(Adapter):
     Registers are learnable tokens behind the class token, normal with std 1/√d at the start.
 
     Args:
-        shape: of the backbone.
         class_token: whether the class token learns.
         registers: how many there are.
         under: kind of an adapter that acts as well, after the tokens.
@@ -58,16 +57,6 @@ class Tokens(Adapter):
     def own(self) -> list[nn.Parameter]:
         """The parameters of the tokens, without those of the adapter under them."""
         return [parameter for parameter in (self.offset, self.registers) if parameter is not None]
-
-    def install(self, backbone: Backbone) -> None:
-        """What the adapter under them does."""
-        if isinstance(self.under, Adapter):
-            self.under.install(backbone)
-
-    def uninstall(self, backbone: Backbone) -> None:
-        """What the adapter under them does."""
-        if isinstance(self.under, Adapter):
-            self.under.uninstall(backbone)
 
     def prepared(self, blocks: Sequence[Block]) -> BlockPoints:
         """The tokens, and what the adapter under them prepares."""
@@ -107,9 +96,7 @@ class _Over(RelayedPoints):
 def add_tokens(backbone: Backbone, **options: Any) -> Tokens:
     """Put new tokens on a backbone, over the adapter that it carries, if any, which stays on it as it is.
 
-    Args:
-        backbone: the backbone to change; `remove_tokens` changes it back.
-        **options: those of `Tokens`, but for the adapter under them.
+    The options are those of `Tokens`, but for the adapter under them; `remove_tokens` changes the backbone back.
     """
     under = backbone.adapter
     if isinstance(under, Adapter):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from cplsr.backbones.checkpoint_keys import Architecture, read_architecture, translate, unwrap
+from cplsr.backbones.checkpoint_keys import read_config, translate, unwrap
 from cplsr.declared import read_record
 from cplsr.errors import InputError, first_line
 from cplsr.records.parts import Color, Count
@@ -19,7 +21,9 @@ from cplsr.records.parts import Color, Count
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5)
-LAYER_NORM_EPS = 1e-6
+
+Found = tuple[nn.Module, Callable[[], tuple[Color, Color]]]
+"""A model, and what tells the mean and std of its images, which warns where it must guess."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +35,22 @@ class Sidecar:
     std: Color | None = None
 
 
-def load_checkpoint(path: Path, heads: int | None) -> nn.Module:
+def load_checkpoint(path: Path, heads: int | None) -> Found:
     """Build the transformers model that a key-named checkpoint describes, and fill it strictly."""
+    from transformers import AutoModel
+
+    sidecar = _read_sidecar(path)
     tensors = unwrap(_read(path))
     try:
-        architecture = read_architecture(tensors)
-        heads = heads or read_sidecar(path).heads or _default_heads(architecture.dim)
-        if architecture.dim % heads:
+        config = read_config(tensors, heads or sidecar.heads)
+        if config.hidden_size % config.num_attention_heads:
             raise InputError(
-                f"{heads} heads do not divide the width {architecture.dim} of {path}: give another --heads"
+                f"{config.num_attention_heads} heads do not divide the width {config.hidden_size} of {path}: give "
+                "another --heads"
             )
-        model = _empty_model(architecture, heads)
-        translated = {name: tensor.float() for name, tensor in translate(tensors, architecture).items()}
+        pooler = {"add_pooling_layer": False} if config.model_type in ("vit", "deit") else {}
+        model = AutoModel.from_config(config, **pooler)
+        translated = {name: tensor.float() for name, tensor in translate(tensors, config).items()}
         result = model.load_state_dict(translated, strict=False)
     except InputError:
         raise
@@ -51,39 +59,34 @@ def load_checkpoint(path: Path, heads: int | None) -> nn.Module:
     missing = [name for name in result.missing_keys if "mask_token" not in name]  # which nothing uses
     if missing or result.unexpected_keys:
         raise InputError(
-            f"{path} does not fit a {architecture.family} of {architecture.layers} blocks, width {architecture.dim}: "
-            f"missing {missing or 'nothing'}, unexpected {result.unexpected_keys or 'nothing'}"
+            f"{path} does not fit a {config.model_type} of {config.num_hidden_layers} blocks, width "
+            f"{config.hidden_size}: missing {missing or 'nothing'}, unexpected {result.unexpected_keys or 'nothing'}"
         )
-    return model
+    return model, partial(_colors, path, sidecar)
 
 
-def read_sidecar(path: Path) -> Sidecar:
-    """Read `<file>.json` beside the checkpoint, if it is there."""
+def _read_sidecar(path: Path) -> Sidecar:
+    """What `<file>.json` beside the checkpoint says, if it is there."""
     for candidate in (path.with_name(path.name + ".json"), path.with_suffix(".json")):
         if candidate.is_file():
             return read_record(candidate, Sidecar, "readable as json with heads, mean and std (mend or remove it)")
     return Sidecar()
 
 
-def checkpoint_colors(path: Path, sidecar: Sidecar) -> tuple[Color, Color]:
+def _colors(path: Path, sidecar: Sidecar) -> tuple[Color, Color]:
     """Mean and std as the json file beside it says, else by the habits of the projects that publish such files."""
     if sidecar.mean is not None and sidecar.std is not None:
         return sidecar.mean, sidecar.std
-    mean, std = _colors_by_name(path)
-    return sidecar.mean or mean, sidecar.std or std
-
-
-def _colors_by_name(path: Path) -> tuple[Color, Color]:
-    name = path.name.lower()
+    mean, std, name = IMAGENET_MEAN, IMAGENET_STD, path.name.lower()
     if name.startswith(("vit_", "deit3_")):
-        return HALF, HALF
-    if "dino" not in name and "deit" not in name:
+        mean, std = HALF, HALF
+    elif "dino" not in name and "deit" not in name:
         warnings.warn(
             f"{path.name} does not tell how its images were normalized; ImageNet's mean and std are used: give --mean "
             f"and --std, or write them to {path.name}.json",
-            stacklevel=4,
+            stacklevel=3,
         )
-    return IMAGENET_MEAN, IMAGENET_STD
+    return sidecar.mean or mean, sidecar.std or std
 
 
 def _read(path: Path) -> object:
@@ -100,38 +103,3 @@ def _read(path: Path) -> object:
         raise InputError(
             f"{path} is not readable as a checkpoint ({first_line(error)}): is the download complete?"
         ) from error
-
-
-def _default_heads(dim: int) -> int:
-    if dim % 64:
-        raise InputError(
-            f"the checkpoint is {dim} wide, not a multiple of 64, so its heads cannot be told: give --heads"
-        )
-    return dim // 64
-
-
-def _empty_model(architecture: Architecture, heads: int) -> nn.Module:
-    import transformers
-
-    a = architecture
-    shared = {
-        "hidden_size": a.dim,
-        "num_hidden_layers": a.layers,
-        "num_attention_heads": heads,
-        "patch_size": a.patch_size,
-        "image_size": a.image_size,
-        "layer_norm_eps": LAYER_NORM_EPS,
-        "qkv_bias": a.qkv_bias,
-    }
-    if a.family in ("vit", "deit"):
-        shared["intermediate_size"] = a.hidden
-        config = transformers.ViTConfig(**shared) if a.family == "vit" else transformers.DeiTConfig(**shared)
-        model_class = transformers.ViTModel if a.family == "vit" else transformers.DeiTModel
-        return model_class(config, add_pooling_layer=False)
-    if a.hidden % a.dim:
-        raise InputError(f"an MLP {a.hidden} wide over tokens {a.dim} wide is not a whole multiple; not supported")
-    shared |= {"mlp_ratio": a.hidden // a.dim, "use_mask_token": False}
-    if a.family == "dinov2":
-        return transformers.Dinov2Model(transformers.Dinov2Config(**shared))
-    config = transformers.Dinov2WithRegistersConfig(**shared, num_register_tokens=a.registers)
-    return transformers.Dinov2WithRegistersModel(config)

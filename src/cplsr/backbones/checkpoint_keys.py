@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,20 +49,7 @@ _DIMENSIONS = {
     "blocks.0.mlp.fc1.weight": 2,
 }
 """Tensors that tell the architecture, and how many dimensions they have."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What the shapes in a checkpoint say."""
-
-    family: Literal["vit", "deit", "dinov2", "dinov2_with_registers"]
-    dim: int
-    layers: int
-    hidden: int
-    patch_size: int
-    image_size: int
-    registers: int
-    qkv_bias: bool
+LAYER_NORM_EPS = 1e-6
 
 
 def unwrap(content: object) -> dict[str, Tensor]:
@@ -81,14 +67,17 @@ def unwrap(content: object) -> dict[str, Tensor]:
     return {name: value for name, value in tensors.items() if not _LEFT_OUT.search(name)}
 
 
-def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
-    """Width, depth, patch and image size from the shapes alone."""
+def read_config(tensors: Mapping[str, Tensor], heads: int | None = None) -> Any:
+    """The transformers configuration that the shapes describe; heads, which no shape shows, are by default 64 wide."""
+    from transformers import AutoConfig
+
     if missing := [name for name in _DIMENSIONS if name not in tensors and name != "reg_token"]:
         raise InputError(
             f"the checkpoint lacks {_shown(missing)}; it has {_shown(tensors)}: a vision transformer in the key names "
             "of timm or DINO was wanted"
         )
     _check_shapes(tensors)
+    dim, hidden = tensors["cls_token"].shape[-1], tensors["blocks.0.mlp.fc1.weight"].shape[0]
     layer_scale, distilled = "blocks.0.ls1.gamma" in tensors, "dist_token" in tensors
     registers = tensors["reg_token"].shape[1] if "reg_token" in tensors else 0
     patches = tensors["pos_embed"].shape[1]
@@ -98,18 +87,27 @@ def read_architecture(tensors: Mapping[str, Tensor]) -> Architecture:
     if grid * grid != patches:
         raise InputError(f"pos_embed has {tensors['pos_embed'].shape[1]} positions, which is no square of patches")
     patch_size = tensors["patch_embed.proj.weight"].shape[-1]
-    return Architecture(
-        family=("dinov2_with_registers" if registers else "dinov2")
-        if layer_scale
-        else ("deit" if distilled else "vit"),
-        dim=tensors["cls_token"].shape[-1],
-        layers=len(_blocks(tensors)),
-        hidden=tensors["blocks.0.mlp.fc1.weight"].shape[0],
-        patch_size=patch_size,
-        image_size=grid * patch_size,
-        registers=registers,
-        qkv_bias="blocks.0.attn.qkv.bias" in tensors,
-    )
+    if heads is None and dim % 64:
+        raise InputError(
+            f"the checkpoint is {dim} wide, not a multiple of 64, so its heads cannot be told: give --heads"
+        )
+    described = {
+        "hidden_size": dim,
+        "num_hidden_layers": len(_blocks(tensors)),
+        "num_attention_heads": heads or dim // 64,
+        "patch_size": patch_size,
+        "image_size": grid * patch_size,
+        "layer_norm_eps": LAYER_NORM_EPS,
+        "qkv_bias": "blocks.0.attn.qkv.bias" in tensors,
+    }
+    if not layer_scale:
+        return AutoConfig.for_model("deit" if distilled else "vit", **described, intermediate_size=hidden)
+    if hidden % dim:
+        raise InputError(f"an MLP {hidden} wide over tokens {dim} wide is not a whole multiple; not supported")
+    described |= {"mlp_ratio": hidden // dim, "use_mask_token": False}
+    if registers:
+        return AutoConfig.for_model("dinov2_with_registers", **described, num_register_tokens=registers)
+    return AutoConfig.for_model("dinov2", **described)
 
 
 def _blocks(tensors: Mapping[str, Tensor]) -> set[int]:
@@ -136,9 +134,9 @@ def _check_shapes(tensors: Mapping[str, Tensor]) -> None:
         raise InputError(f"the checkpoint has blocks {_shown(blocks)}: some are missing; is the file complete?")
 
 
-def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
+def translate(tensors: Mapping[str, Tensor], config: Any) -> dict[str, Tensor]:
     """Rename every tensor to its place in transformers' model, cutting the joint q, k, v projection in three."""
-    plain = architecture.family in ("vit", "deit")
+    plain = config.model_type in ("vit", "deit")
     inside = _INSIDE_BLOCKS | (_NORMS_OF_VIT if plain else {})
     translated: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -152,7 +150,11 @@ def translate(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict
                 translated[f"{block}attention.{part}_proj.{joint[1]}"] = piece
         else:
             translated[block + _renamed(rest, inside)] = tensor
-    _complete_positions(translated, architecture)
+    positions = translated["embeddings.position_embeddings"]
+    if positions.shape[1] == (config.image_size // config.patch_size) ** 2:
+        # Where the class token has no position (deit3, registers in timm) it gets a zero one: the same sum.
+        zeros = torch.zeros(1, 2 if config.model_type == "deit" else 1, config.hidden_size, dtype=positions.dtype)
+        translated["embeddings.position_embeddings"] = torch.cat([zeros, positions], dim=1)
     return translated
 
 
@@ -160,16 +162,6 @@ def _renamed(name: str, starts: Mapping[str, str]) -> str:
     """A name inside of a block with its start replaced, if it is one of those given."""
     start = next((start for start in starts if name.startswith(start)), "")
     return starts.get(start, "") + name.removeprefix(start)
-
-
-def _complete_positions(translated: dict[str, Tensor], architecture: Architecture) -> None:
-    """Models whose class token has no position (deit3, registers in timm) get a zero one: the same sum."""
-    positions = translated["embeddings.position_embeddings"]
-    patches = (architecture.image_size // architecture.patch_size) ** 2
-    special = 2 if architecture.family == "deit" else 1
-    if positions.shape[1] == patches:
-        zeros = torch.zeros(1, special, architecture.dim, dtype=positions.dtype)
-        translated["embeddings.position_embeddings"] = torch.cat([zeros, positions], dim=1)
 
 
 def _shown(names: object, most: int = 12) -> str:

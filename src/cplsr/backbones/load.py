@@ -13,14 +13,7 @@ import torch
 from torch import nn
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.checkpoint import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    SUFFIXES,
-    checkpoint_colors,
-    load_checkpoint,
-    read_sidecar,
-)
+from cplsr.backbones.checkpoint import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, Found, load_checkpoint
 from cplsr.backbones.families import family_of
 from cplsr.backbones.quiet import quiet_transformers
 from cplsr.declared import kinds_of
@@ -34,9 +27,6 @@ DEFAULT_BACKBONE = "facebook/dino-vits16"
 EMBEDDED_FILE = Path(__file__).with_name("embedded") / "embedded.safetensors"
 BACKBONES: Named[Callable[[], tuple[nn.Module, Color, Color]]] = Named("backbones", "backbone", {})
 """What other packages bring, by name: a function that gives a vision model of transformers, and its mean and std."""
-
-Found = tuple[nn.Module, Callable[[], tuple[Color, Color]]]
-"""A model, and what tells the mean and std of its images, which warns where it must guess."""
 
 
 def load_backbone(
@@ -119,19 +109,22 @@ def open_backbone(settings: BackboneSettings, image_size: int | None = None) -> 
 def _find(source: str, heads: int | None) -> Found:
     """The model behind `source`."""
     if source == "embedded":
-        return _from_checkpoint(EMBEDDED_FILE, heads)
+        if not EMBEDDED_FILE.is_file():
+            raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
+        return load_checkpoint(EMBEDDED_FILE, heads)
     path = Path(source).expanduser()
     if path.is_file():
         if path.suffix not in SUFFIXES:
             raise InputError(f"{source} ends in {path.suffix!r}; a checkpoint ends in {', '.join(SUFFIXES)}")
-        return _from_checkpoint(path, heads)
+        return load_checkpoint(path, heads)
     if heads is not None:
         raise InputError(f"--heads is for checkpoint files; {source!r} brings its own number of heads")
     if path.is_dir():
         if not (path / "config.json").is_file():
+            names = sorted(file.name for file in path.iterdir() if file.suffix in SUFFIXES)
             raise InputError(
                 f"{source} is a folder without config.json: give a folder saved by transformers, or the checkpoint "
-                f"file itself ({_checkpoints_in(path)})"
+                f"file itself ({', '.join(names[:5]) or 'there is none in it'})"
             )
         return _from_transformers(str(path))
     if source in BACKBONES:
@@ -140,13 +133,6 @@ def _find(source: str, heads: int | None) -> Found:
     if path.is_absolute() or path.suffix in SUFFIXES or source.startswith((".", "~")) or source.count("/") > 1:
         raise InputError(f"there is no file or folder {source}: give a local path that exists, a hub id, or 'embedded'")
     return _from_transformers(source.removeprefix("hf:"))
-
-
-def _from_checkpoint(path: Path, heads: int | None) -> Found:
-    if path == EMBEDDED_FILE and not path.is_file():
-        raise InputError("this copy of cplsr was built without its embedded backbone: install a released version")
-    colors = partial(checkpoint_colors, path, read_sidecar(path))
-    return load_checkpoint(path, heads), colors
 
 
 def _from_transformers(name: str) -> Found:
@@ -164,22 +150,20 @@ def _from_transformers(name: str) -> Found:
     except InputError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise _not_loaded(name, error) from error
+        if Path(name).is_dir():
+            raise InputError(
+                f"the folder {name} is not readable as a transformers model ({first_line(error)})"
+            ) from error
+        raise InputError(
+            f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by "
+            "transformers, a checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
+        ) from error
     if missing := sorted(key for key in report["missing_keys"] if "mask_token" not in key and "pooler" not in key):
         raise InputError(
             f"{name!r} lacks {len(missing)} of the weights that its config.json promises ({', '.join(missing[:4])}): "
             "they would be random, so it is not used"
         )
     return cast(nn.Module, model), partial(_processor_colors, name)
-
-
-def _not_loaded(name: str, error: Exception) -> InputError:
-    if Path(name).is_dir():
-        return InputError(f"the folder {name} is not readable as a transformers model ({first_line(error)})")
-    return InputError(
-        f"backbone {name!r} is neither a local path {nor_in_the_cache(error)}: give a folder saved by transformers, a "
-        "checkpoint file (.pth, .safetensors), or 'embedded', which needs no network"
-    )
 
 
 def _processor_colors(name: str) -> tuple[Color, Color]:
@@ -208,8 +192,3 @@ def _checked_color(values: Any, name: str) -> Color:
     if len(color) != 3 or (name == "std" and min(color) <= 0):
         raise InputError(f"{name} is {values}; three numbers were wanted{', all above 0' if name == 'std' else ''}")
     return color
-
-
-def _checkpoints_in(folder: Path) -> str:
-    names = sorted(file.name for file in folder.iterdir() if file.suffix in SUFFIXES)
-    return ", ".join(names[:5]) if names else "there is none in it"

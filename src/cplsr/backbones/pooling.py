@@ -27,9 +27,7 @@ def pooled_layers(pooling: str, layers: Sequence[int] | None, count: int) -> tup
 def chosen_layers(layers: Sequence[int] | None, count: int) -> tuple[int, ...]:
     """Return the numbers of some of `count` blocks, each once, first to last.
 
-    Args:
-        layers: numbers from 0, or negative ones from the end; `None` means all.
-        count: how many blocks there are.
+    They are given from 0, or as negative numbers from the end; `None` means all.
 
     Raises:
         InputError: a number is not that of a block, or there is none.
@@ -53,13 +51,8 @@ def pool(
     """Turn the tokens after one block into its share of the embedding, in float32 at least.
 
     `cls` gives the normed class token, `mean` the mean of the normed patch tokens, `depth` both, each scaled to length
-    one. (Of several ways to compute that mean, norming all patches first is the fastest on a CPU.)
-
-    Args:
-        tokens: of a batch of images; the class token stands first, the patch tokens last.
-        norm: the final norm of the backbone.
-        patches: how many patch tokens there are.
-        pooling: `cls`, `mean` or `depth`.
+    one. The class token stands first, the patch tokens last; `norm` is the final norm of the backbone. (Of several ways
+    to compute that mean, norming all patches first is the fastest on a CPU.)
     """
     if pooling == "cls":
         return _wide(norm(tokens[:, 0]))

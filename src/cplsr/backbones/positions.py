@@ -12,19 +12,14 @@ from torch.nn.functional import interpolate
 def resize_positions(
     positions: Float[Tensor, "1 tokens dim"], prefix: int, grid: int, *, antialias: bool
 ) -> Float[Tensor, "1 new_tokens dim"]:
-    """Interpolate the patch positions bicubically to another grid; computed in at least float32.
+    """Interpolate the patch positions bicubically to another grid, so many rows and columns; in at least float32.
 
-    Args:
-        positions: position embeddings of all tokens.
-        prefix: how many of them, the first, belong to no patch and stay as they are.
-        grid: rows and columns of the new grid.
-        antialias: average over the positions that a smaller grid leaves out; `False` is what transformers and DINO do.
+    The first `prefix` positions belong to no patch and stay as they are. To antialias is to average over positions that
+    a smaller grid leaves out; transformers and DINO do not.
     """
     special, patches = positions[:, :prefix], positions[:, prefix:]
     old = math.isqrt(patches.shape[1])
-    if old * old != patches.shape[1]:
-        raise ValueError(f"{patches.shape[1]} patch positions do not form a square")
-    if old == grid:
+    if old == grid:  # another size of images, whose last columns and rows fill no patch
         return positions
     plane = patches.reshape(1, old, old, -1).permute(0, 3, 1, 2)
     if plane.element_size() < 4:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ from cplsr.settings.episodes import EpisodeShape
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cplsr.data.doctor import Diagnosis
+    from cplsr.data.doctor import Finding
 
 USAGE = """usage: cplsr data list
        cplsr data doctor DIR [--as NAME] [--shot 5] [--query 15] [--way 5]
@@ -85,10 +86,8 @@ def list_data_sets() -> int:
 
 def doctor(options: Doctor) -> int:
     """Examine a data set, print the findings, and give 0 only if it is usable."""
-    from rich.console import Console
-
     from cplsr.data.catalog import CATALOG
-    from cplsr.data.doctor import Diagnosis, Finding, examine
+    from cplsr.data.doctor import Finding, examine
 
     entry = CATALOG.get(options.kind)
     source = options.source if options.kind == FOLDER else f"{options.kind}:{options.source}"
@@ -98,26 +97,18 @@ def doctor(options: Doctor) -> int:
             domain = cplsr.open_domain(source, split=options.split)
     except InputError as error:
         fix = f"layout: {entry.layout}; where to get it: {entry.where}" if entry else ""
-        _print(Console(), Diagnosis(options.source, (Finding("bad", str(error), fix),)))
-        return UNUSABLE
-    diagnosis = examine(
-        domain,
-        way=options.way,
-        shot=options.shot,
-        query=options.query,
-        where=entry.where if entry else None,
-        workers=options.workers,
-    )
-    _print(Console(), diagnosis)
-    return 0 if diagnosis.usable else UNUSABLE
+        return _print(options.source, [Finding("bad", str(error), fix)])
+    return _print(domain.name, examine(domain, options, where=entry.where if entry else None, workers=options.workers))
 
 
-def _print(console: Console, diagnosis: Diagnosis) -> None:
+def _print(name: str, findings: Sequence[Finding]) -> int:
+    from rich.console import Console
     from rich.text import Text
 
+    console = Console()
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
-    console.print(Text(diagnosis.name, style="bold"))
-    for finding in diagnosis.findings:
+    console.print(Text(name, style="bold"))
+    for finding in findings:
         mark, style = marks[finding.verdict]
         line = Text.assemble((mark, style), " ", finding.text)
         # All lines after the first hang below the text, not below the mark.
@@ -125,7 +116,9 @@ def _print(console: Console, diagnosis: Diagnosis) -> None:
             console.print(part if number == 0 else Text("    ") + part)
         if finding.fix:
             _print_indented(console, f"→ {finding.fix}")
-    console.print(Text("usable" if diagnosis.usable else "not usable", style="bold"))
+    usable = all(finding.verdict != "bad" for finding in findings)
+    console.print(Text("usable" if usable else "not usable", style="bold"))
+    return 0 if usable else UNUSABLE
 
 
 def _print_indented(console: Console, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, final
 
 from cplsr.data.domain import Domain
 from cplsr.data.target_layouts import open_chestx, open_cropdisease, open_eurosat, open_isic
-from cplsr.data.wordnet_split import SPLITS, open_wordnet_split
+from cplsr.data.wordnet_split import open_wordnet_split
 
 Opener = Callable[[str, str, bool], Domain]
 ALL = "all"
@@ -76,10 +76,6 @@ class CatalogEntry:
         )
 
 
-def _by_class(train: tuple[int, int], val: tuple[int, int], test: tuple[int, int]) -> dict[str, Expected]:
-    return {split: Expected(*counts) for split, counts in zip(SPLITS, (train, val, test), strict=True)}
-
-
 _WORDNET_LAYOUT = (
     "folders named by WordNet id (all in one, or in train/, val/, test/); csv splits with images/; "
     "or hf:user/name or parquet files labeled by WordNet id"
@@ -92,7 +88,7 @@ CATALOG: Mapping[str, CatalogEntry] = {
             "mini-imagenet",
             "mini-ImageNet",
             "base",
-            _by_class((64, 38_400), (16, 9_600), (20, 12_000)),
+            {"train": Expected(64, 38_400), "val": Expected(16, 9_600), "test": Expected(20, 12_000)},
             _WORDNET_LAYOUT,
             "ImageNet (image-net.org, ILSVRC 2012); csv splits: github.com/twitter-research/meta-learning-lstm",
             partial(open_wordnet_split, "mini-imagenet"),
@@ -101,7 +97,7 @@ CATALOG: Mapping[str, CatalogEntry] = {
             "tiered-imagenet",
             "tiered-ImageNet",
             "base",
-            _by_class((351, 448_695), (97, 124_261), (160, 206_209)),
+            {"train": Expected(351, 448_695), "val": Expected(97, 124_261), "test": Expected(160, 206_209)},
             _WORDNET_LAYOUT,
             "ImageNet (image-net.org, ILSVRC 2012): its train folder is enough",
             partial(open_wordnet_split, "tiered-imagenet"),

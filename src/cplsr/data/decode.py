@@ -32,12 +32,9 @@ Result = TypeVar("Result")
 @final
 @dataclass(frozen=True)
 class DecodedBatch:
-    """Pixels of the images that could be read, and what was wrong with those that could not.
+    """Pixels of the images that could be read, ready for a backbone, and their positions in the domain as `indices`.
 
-    Attributes:
-        indices: positions in the domain of the rows of `pixels`.
-        pixels: ready for a backbone.
-        failed: (position in the domain, reason) of the others.
+    Of the others, `failed` has (position, reason).
     """
 
     indices: Int64[np.ndarray, "batch"]

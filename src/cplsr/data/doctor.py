@@ -14,6 +14,7 @@ from cplsr.data.decode import over_images
 from cplsr.data.domain import Domain
 from cplsr.data.preprocess import ORIENTATION_TAG, UPRIGHT, to_rgb
 from cplsr.errors import counted
+from cplsr.settings.episodes import EpisodeShape
 
 Verdict = Literal["good", "remark", "bad"]
 SHOWN = 4
@@ -33,25 +34,14 @@ KINDS = {
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One line of a diagnosis; `fix` says what to do about it, where there is something to do."""
+    """One line of a diagnosis; `fix` says what to do about it, where there is something to do.
+
+    Episodes can be drawn from a domain if nothing that was found is bad.
+    """
 
     verdict: Verdict
     text: str
     fix: str = ""
-
-
-@final
-@dataclass(frozen=True)
-class Diagnosis:
-    """What was found out about a domain; it is usable if no finding is bad."""
-
-    name: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def usable(self) -> bool:
-        """Whether episodes can be drawn from the domain."""
-        return all(finding.verdict != "bad" for finding in self.findings)
 
 
 @final
@@ -67,38 +57,25 @@ class ImageFacts:
 
 
 def examine(
-    domain: Domain,
-    *,
-    way: int = 5,
-    shot: int = 5,
-    query: int = 15,
-    where: str | None = None,
-    workers: int | None = None,
-) -> Diagnosis:
-    """Read every image of a domain once and say what is right and what is not.
+    domain: Domain, episodes: EpisodeShape, *, where: str | None = None, workers: int | None = None
+) -> tuple[Finding, ...]:
+    """Read every image of a domain once and say what is right and what is not, for episodes of that shape.
 
-    Args:
-        domain: what to examine.
-        way: classes of the episodes that the domain should be good for.
-        shot: their support images of each class.
-        query: their query images of each class.
-        where: where the complete data set can be had, for the advice.
-        workers: processes that read images; `None` takes up to two.
+    `where` the complete data set can be had is for the advice; `workers` as for `decode`.
     """
     facts: dict[int, ImageFacts] = {}
     failed: dict[int, str] = {}
     for batch in over_images(domain, image_facts, workers=workers, description=f"examining {domain.name}"):
         facts.update(batch.done)
         failed.update(batch.failed)
-    findings = (
+    return (
         *_counts(domain, where),
         *_skipped(domain),
         *_unreadable(domain, failed),
-        *_small_classes(domain, facts, way, shot, query),
+        *_small_classes(domain, facts, episodes),
         *_duplicates(domain, facts),
         *_kinds(facts.values()),
     )
-    return Diagnosis(domain.name, findings)
 
 
 def image_facts(image: Image.Image) -> ImageFacts:
@@ -144,18 +121,16 @@ def _unreadable(domain: Domain, failed: Mapping[int, str]) -> Iterable[Finding]:
         yield Finding("good", "every image can be read")
 
 
-def _small_classes(
-    domain: Domain, facts: Mapping[int, ImageFacts], way: int, shot: int, query: int
-) -> Iterable[Finding]:
-    needed = shot + query
+def _small_classes(domain: Domain, facts: Mapping[int, ImageFacts], episodes: EpisodeShape) -> Iterable[Finding]:
+    needed = episodes.shot + episodes.query
     readable = Counter(int(domain.labels[index]) for index in facts)
     small = [f"{name} ({readable[label]})" for label, name in enumerate(domain.classes) if readable[label] < needed]
     enough = len(domain.classes) - len(small)
-    asked = f"{shot} shot + {query} query = {needed} images"
-    if enough < way:
+    asked = f"{episodes.shot} shot + {episodes.query} query = {needed} images"
+    if enough < episodes.way:
         yield Finding(
             "bad",
-            f"{counted(enough, 'class')} of {len(domain.classes)} with {asked}, but episodes have {way}"
+            f"{counted(enough, 'class')} of {len(domain.classes)} with {asked}, but episodes have {episodes.way}"
             + (f"; too few in {_names(small)}" if small else ""),
             "add images or classes, or lower --way, --shot or --query",
         )

@@ -21,17 +21,13 @@ def open_folder(
 ) -> Domain:
     """Open a folder of `<class>/<image>`; nothing is decoded yet. Hidden and system files are ignored.
 
-    Args:
-        root: the folder.
-        name: what reports call it; default: the folder's name.
-        classes: the class folders to open; default: all, in order of name.
-        strict: raise for files that cannot be images instead of naming them in `Domain.skipped`.
+    It has the folder's name and all class folders in order of name, if no others are given. What cannot be an image is
+    named in `Domain.skipped`, or with `strict` an error.
 
     Raises:
         InputError: images lie deeper or less deep than that, or there are none; the message shows what was found.
     """
     root = Path(root)
-    _check_is_folder(root)
     skipped: list[tuple[str, str]] = []
     folders = _class_folders(root, skipped)
     if classes is not None:
@@ -52,7 +48,6 @@ def stream_folder(root: Path, skipped: list[tuple[str, str]]) -> tuple[list[str]
 
     Other files are added to `skipped`. It raises what `open_folder` does.
     """
-    _check_is_folder(root)
     folders = _class_folders(root, skipped)
     images = sum(1 for _ in _rows(root, folders, []))
     if not images:
@@ -86,13 +81,6 @@ def subfolders(folder: Path) -> list[str]:
     return [entry.name for entry in _visible(folder) if _is_folder(entry)]
 
 
-def _check_is_folder(root: Path) -> None:
-    if not root.exists():
-        raise InputError(f"{root} does not exist: give a folder that holds one folder of images per class")
-    if not root.is_dir():
-        raise InputError(f"{root} is a file: give the folder that holds one folder of images per class")
-
-
 def _visible(folder: Path | str) -> list[os.DirEntry[str]]:
     """Entries that are neither hidden nor left behind by an operating system, in order of name."""
     try:
@@ -111,6 +99,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _class_folders(root: Path, skipped: list[tuple[str, str]]) -> list[str]:
+    if not root.exists():
+        raise InputError(f"{root} does not exist: give a folder that holds one folder of images per class")
+    if not root.is_dir():
+        raise InputError(f"{root} is a file: give the folder that holds one folder of images per class")
     folders = []
     resolved = root.resolve()
     for entry in _visible(root):
@@ -126,21 +118,16 @@ def _class_folders(root: Path, skipped: list[tuple[str, str]]) -> list[str]:
 
 
 def _rows(root: Path, folders: Sequence[str], skipped: list[tuple[str, str]]) -> Iterator[Row]:
-    return (Row(path, folder) for folder in folders for path in _images_in(root, folder, skipped))
-
-
-def _images_in(root: Path, folder: str, skipped: list[tuple[str, str]]) -> list[str]:
-    images = []
-    for entry in _visible(root / folder):
-        relative = f"{folder}/{entry.name}"
-        if _is_folder(entry):
-            if _visible(entry.path):
-                raise InputError(_too_deep(root, folder))
-        elif is_image_name(entry.name):
-            images.append(relative)
-        else:
-            skipped.append((relative, NO_IMAGE_NAME))
-    return images
+    for folder in folders:
+        for entry in _visible(root / folder):
+            relative = f"{folder}/{entry.name}"
+            if _is_folder(entry):
+                if _visible(entry.path):
+                    raise InputError(_too_deep(root, folder))
+            elif is_image_name(entry.name):
+                yield Row(relative, folder)
+            else:
+                skipped.append((relative, NO_IMAGE_NAME))
 
 
 def _too_deep(root: Path, folder: str) -> str:

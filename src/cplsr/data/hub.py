@@ -78,13 +78,23 @@ class DataSet:
         Raises:
             InputError: there is no such part or no such column.
         """
+        datasets = _import_datasets()
         rows, version, name = self.rows(_choose_split(self.source, self.splits, split or self.split))
-        return _domain(rows, version, self.label, name, labeled)
-
-
-def open_hub(address: str, *, split: str | None = None, labeled: bool = True) -> Domain:
-    """Open a data set of the hub by its `Address`; `split` takes precedence over the one in it."""
-    return find_on_hub(address).open(split, labeled=labeled)
+        images = [column for column, feature in rows.features.items() if isinstance(feature, datasets.Image)]
+        if len(images) != 1:
+            found = f"{len(images)} image columns among {', '.join(rows.features)}"
+            raise InputError(f"{name} has {found}: give a data set with exactly one")
+        if not len(rows):
+            raise InputError(f"{name} has no rows in this split: give another split")
+        encoded = rows.select_columns(images).cast_column(images[0], datasets.Image(decode=False))
+        classes, labels = _labels(rows, self.label, name) if labeled else (("",), np.zeros(len(rows), dtype=np.int64))
+        return Domain(
+            name=name,
+            classes=classes,
+            labels=labels,
+            identities=tuple(f"{version}/{row}" for row in range(len(rows))),
+            reader=partial(_read_row, encoded, images[0]),
+        )
 
 
 def find_on_hub(address: str) -> DataSet:
@@ -108,22 +118,18 @@ def find_saved(folder: Path) -> DataSet:
     """Find a data set in a folder of parquet files, or in one that `datasets.save_to_disk` has written."""
     if not _was_saved_to_disk(folder):
         return _prepared(Address(str(folder)), folder.resolve().name)
-    saved = _load_saved(folder)
-    if isinstance(saved, _import_datasets().DatasetDict):
+    datasets = _import_datasets()
+    try:
+        saved = datasets.load_from_disk(str(folder))
+    except Exception as error:  # a missing or damaged file inside shows as nearly anything
+        raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
+    if isinstance(saved, datasets.DatasetDict):
         return DataSet(str(folder), tuple(saved), lambda split: _stored(saved[split], folder / split))
     return DataSet(str(folder), ("train",), lambda split: _stored(saved, folder))
 
 
 def _stored(rows: Any, folder: Path) -> tuple[Any, str, str]:
     return rows, _files_hash(map(str, sorted(folder.glob("*.arrow"))), folder), folder.resolve().name
-
-
-def _load_saved(folder: Path) -> Any:
-    datasets = _import_datasets()
-    try:
-        return datasets.load_from_disk(str(folder))
-    except Exception as error:  # a missing or damaged file inside shows as nearly anything
-        raise InputError(f"{folder} is empty or damaged ({error}): write it again with save_to_disk") from error
 
 
 def _import_datasets() -> Any:
@@ -189,33 +195,9 @@ def _files_hash(files: Iterable[str], root: Path | None) -> str:
     return digest.hexdigest()
 
 
-def _domain(rows: Any, version: str, label: str | None, name: str, labeled: bool) -> Domain:
-    datasets = _import_datasets()
-    features = rows.features
-    images = [column for column, feature in features.items() if isinstance(feature, datasets.Image)]
-    if len(images) != 1:
-        raise InputError(
-            f"{name} has {len(images)} image columns among {', '.join(features)}: give a data set with exactly one"
-        )
-    (image,) = images
-    encoded = rows.select_columns(images).cast_column(image, datasets.Image(decode=False))
-    classes: tuple[str, ...] = ("",)
-    labels = np.zeros(len(rows), dtype=np.int64)
-    if not len(rows):
-        raise InputError(f"{name} has no rows in this split: give another split")
-    if labeled:
-        classes, labels = _labels(rows, _label_column(features, label, name, datasets), name, datasets)
-    return Domain(
-        name=name,
-        classes=classes,
-        labels=labels,
-        identities=tuple(f"{version}/{row}" for row in range(len(labels))),
-        reader=partial(_read_row, encoded, image),
-    )
-
-
-def _label_column(features: Any, wanted: str | None, name: str, datasets: Any) -> str:
-    typed = [column for column, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
+def _label_column(features: Any, wanted: str | None, name: str) -> str:
+    class_label = _import_datasets().ClassLabel
+    typed = [column for column, feature in features.items() if isinstance(feature, class_label)]
     usual = typed if len(typed) == 1 else LABEL_COLUMNS
     for column in usual if wanted is None else [wanted]:
         if column in features:
@@ -224,15 +206,16 @@ def _label_column(features: Any, wanted: str | None, name: str, datasets: Any) -
     raise InputError(f"{name} lacks {asked}: it has {', '.join(features)}; name one as hf:NAME#COLUMN")
 
 
-def _labels(rows: Any, column: str, name: str, datasets: Any) -> tuple[tuple[str, ...], np.ndarray]:
+def _labels(rows: Any, wanted: str | None, name: str) -> tuple[tuple[str, ...], np.ndarray]:
     """Class names and labels; classes without images are left out, numbers and texts become names."""
+    column = _label_column(rows.features, wanted, name)
     values = rows.select_columns([column]).with_format("arrow")[:][column].to_pylist()
     feature = rows.features[column]
     if any(value is None for value in values) or isinstance(values[0], list | dict):
         raise InputError(
             f"column {column} of {name} does not give every image one label: name another as hf:NAME#COLUMN"
         )
-    named = isinstance(feature, datasets.ClassLabel)
+    named = isinstance(feature, _import_datasets().ClassLabel)
     if named and min(values) < 0:
         raise InputError(f"column {column} of {name} holds no labels in this split: give another split")
     order = sorted(set(values))

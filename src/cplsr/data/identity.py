@@ -30,14 +30,9 @@ FRESH_SECONDS = 2.0
 @final
 @dataclass
 class LookedAt:
-    """A file that was looked at.
+    """A file that was looked at: its path as it was given, a hash of its content, and why it cannot be used, if so.
 
-    Attributes:
-        path: as it was given.
-        full_path: the same, absolute.
-        version: size, times and inode; while they stay the same, so does the hash.
-        hash: of the content.
-        problem: why the file cannot be used, if it cannot.
+    The hash stays the same while the `version` (size, times, inode) does.
     """
 
     path: str

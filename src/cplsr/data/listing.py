@@ -32,9 +32,8 @@ class Row(NamedTuple):
 def open_listing(table: Path | str, *, strict: bool = False) -> Domain:
     """Open a csv (or tab-separated .tsv) with the columns path,label and optionally group; nothing is decoded yet.
 
-    Args:
-        table: the file; paths in it are relative to its own folder, never to the current one.
-        strict: raise for images that are missing instead of naming them in `Domain.skipped`.
+    Paths in it are relative to its own folder, never to the current one. Images that are missing are named in
+    `Domain.skipped`, or with `strict` an error.
 
     Raises:
         InputError: the table lacks a column or a cell, or none of its images is there.

@@ -53,9 +53,9 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
         _refuse_split(source, split)
         return open_digits()
     if kind == "hf" and colon:
-        from cplsr.data.hub import open_hub
+        from cplsr.data.hub import find_on_hub
 
-        return open_hub(rest, split=split)
+        return find_on_hub(rest).open(split)
     if kind == "procedural" and colon:
         from cplsr.data.rendered import open_procedural
 
@@ -67,11 +67,7 @@ def open_domain(source: str | Path, *, split: str | None = None, strict: bool = 
 
 
 def open_targets(sources: Iterable[tuple[str | None, str]], *, strict: bool = False) -> dict[str, Domain]:
-    """Open domains by the name given, or by their own.
-
-    Args:
-        sources: Name, or `None` for the domain's own, and source as for `open_domain`.
-        strict: As for `open_domain`.
+    """Open domains by the name given, or by their own where that is `None`; sources as for `open_domain`.
 
     Raises:
         InputError: Two of them have one name.

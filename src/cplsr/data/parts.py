@@ -99,8 +99,7 @@ def tar_parts(path: Path, *, labeled: bool = True) -> Parts:
     skipped: list[tuple[str, str]] = []
     labels = Counter(member.label for member in stream_tar(path, [], labeled=labeled))
     classes = tuple(tar_classes(path, labels, labeled=labeled))
-    root = path.parent if path.is_file() else path
-    open_members = partial(from_members, root=root, name=path.stem, classes=classes)
+    open_members = partial(from_members, path=path, classes=classes)
     members = stream_tar(path, skipped, labeled=labeled)
     return Parts(path.stem, classes, partial(cut, members, open_members), skipped, labels.total())
 

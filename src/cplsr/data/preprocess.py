@@ -27,10 +27,6 @@ def preprocess(image: Image.Image, size: int) -> UInt8[np.ndarray, "3 {size} {si
     The image is stretched, not padded; an odd margin is halved by `round`, so that 257 → 224 crops 16 pixels on the
     left and top. The result has colors first; the backbone itself normalizes them.
 
-    Args:
-        image: of any mode and size.
-        size: pixels a side of the result.
-
     Raises:
         UnreadableImageError: the image has a mode that cannot be turned into RGB.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from cplsr.data.domain import Domain, ImageReader
 from cplsr.data.folder import walk_images
-from cplsr.data.hub import find_saved, is_saved_data_set, open_hub
+from cplsr.data.hub import find_on_hub, find_saved, is_saved_data_set
 from cplsr.data.identity import look_at_files
 from cplsr.data.image_file import FileReader, is_image_name
 from cplsr.data.listing import TABLES, read_rows, skipped_by_kind
@@ -45,7 +45,7 @@ def unlabeled_parts(source: str | Path) -> Parts:
     """Cut what `open_queries` opens into parts: files are listed as they are needed, and hashed by who opens a part."""
     path = Path(source).expanduser()
     if path.as_posix().startswith(HUB) and not path.exists():
-        return parts_of(open_hub(path.as_posix().removeprefix(HUB), labeled=False))
+        return parts_of(find_on_hub(path.as_posix().removeprefix(HUB)).open(labeled=False))
     if is_vectors(path):
         return parts_of(open_vectors(path))
     if path.is_dir():

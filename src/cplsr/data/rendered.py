@@ -17,12 +17,9 @@ def _draw(pictures: ProceduralDomain, index: int) -> Image.Image:
 
 
 def open_procedural(name: str, *, split: str | None = None, seed: int = 0) -> Domain:
-    """Open a procedural domain; nothing is drawn yet.
+    """Open a procedural domain: `base`, `radiograph`, `dermoscopy`, `landcover` or `leaf`; nothing is drawn yet.
 
-    Args:
-        name: `base`, `radiograph`, `dermoscopy`, `landcover` or `leaf`.
-        split: default `train`; `base` also has `val`.
-        seed: another one gives other pictures of the same classes.
+    The split is `train` by default; `base` also has `val`. Another seed gives other pictures of the same classes.
 
     Raises:
         InputError: there is no such domain or split.

@@ -58,7 +58,7 @@ def open_tar(path: Path, *, strict: bool = False) -> Domain:
     skipped: list[tuple[str, str]] = []
     members = list(stream_tar(path, skipped))
     classes = tar_classes(path, {member.label for member in members})
-    domain = from_members(members, path.parent if path.is_file() else path, name=path.stem, classes=classes)
+    domain = from_members(members, path, classes)
     if strict and skipped:
         raise InputError(skipped_message(path, skipped))
     return replace(domain, skipped=tuple(skipped))
@@ -72,10 +72,11 @@ def tar_classes(path: Path, labels: Collection[str], *, labeled: bool = True) ->
     return sorted(labels, key=int) if all(label.isdecimal() for label in labels) else sorted(labels)
 
 
-def from_members(members: Sequence[Member], root: Path, *, name: str, classes: Sequence[str]) -> Domain:
-    """Make a domain of images inside tar files; their content is read once, for its hash."""
+def from_members(members: Sequence[Member], path: Path, classes: Sequence[str]) -> Domain:
+    """Make a domain of images inside a tar file or those of a folder; their content is read once, for its hash."""
+    root = path.parent if path.is_file() else path
     return Domain(
-        name=name,
+        name=path.stem,
         classes=tuple(classes),
         labels=numbered((member.label for member in members), classes),
         identities=tuple(_identity(str(root), member) for member in members),

@@ -7,7 +7,6 @@ wrong with those that have no vector, under checksums. The same images, model an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -25,6 +24,7 @@ from cplsr.data.domain import Domain, UnreadableImageError
 from cplsr.errors import InputError
 from cplsr.files import new_file, sealed, unsealed
 from cplsr.records.vectors import INDEX, VectorsInfo
+from cplsr.tensor_file import checksum_of
 
 ONLY_VECTOR = "only its vector is kept, not the image"
 _METADATA = "cplsr"
@@ -63,7 +63,7 @@ class VectorShard:
             "failed": self.failed,
             "groups": self.groups,
             "skipped": self.skipped,
-            "tensors": _checksum(ready),
+            "tensors": checksum_of(ready),
         }
         with new_file(path, "wb") as stream:  # one entry of metadata: safetensors writes several in any order
             stream.write(save(ready, {_METADATA: sealed(content)}))
@@ -82,7 +82,7 @@ class VectorShard:
                 tensors = {name: stored.get_tensor(name) for name in names}
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise _damaged(path) from error
-        if not header_only and _checksum(tensors) != content.pop("tensors"):
+        if not header_only and checksum_of(tensors) != content.pop("tensors"):
             raise _damaged(path)
         content.pop("tensors", None)
         return cls(
@@ -193,15 +193,6 @@ def open_vectors(folder: Path) -> Domain:
         vectors=StoredVectors(folder, info.model, info.dim, starts[:-1], np.arange(starts[-1], dtype=np.int64)),
     )
     return domain.without_empty_classes()
-
-
-def _checksum(tensors: Mapping[str, ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
-        digest.update(np.ascontiguousarray(tensor).data)
-    return digest.hexdigest()
 
 
 def _damaged(path: Path) -> InputError:

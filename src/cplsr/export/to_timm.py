@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.backbones.checkpoint import LAYER_NORM_EPS
-from cplsr.backbones.checkpoint_keys import to_checkpoint_keys
+from cplsr.backbones.checkpoint_keys import LAYER_NORM_EPS, to_checkpoint_keys
 from cplsr.backbones.load import load_backbone
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_checkpoint, sidecar_of

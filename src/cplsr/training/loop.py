@@ -13,7 +13,7 @@ import torch
 
 from cplsr.adapters.attach import attached
 from cplsr.adapters.coalescent import Coalescent
-from cplsr.adapters.kinds import accepts_option, check_options
+from cplsr.adapters.kinds import check_options, default_options
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import decoded_images, some_decoded_images
 from cplsr.data.domain import Domain
@@ -130,7 +130,7 @@ def training_job(
         raise InputError(
             f"trust bounds how far a coalescent projection goes, and a {adapter!r} adapter has none: leave --trust out"
         )
-    if accepts_option(adapter, "seed"):
+    if "seed" in default_options(adapter):
         options.setdefault("seed", settings.seed)
     _check_adapter(backbone, adapter, options)
     return TrainingJob(backbone, base, val, adapter, options, settings, objective, processes, snapshots)
