@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from oracles.gaussians import gaussians_of
 
 from cplsr.errors import InputError
-from cplsr.reservation.candidates import mix_classes, mixed_covariance, mixed_factors
-from cplsr.reservation.criteria import base_novel, novel_novel
+from cplsr.reservation.candidates import base_novel, mix_classes, mixed_covariance, mixed_factors, novel_novel
 from cplsr.reservation.statistics import ClassGaussians
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*classes have no more embeddings")
