@@ -12,9 +12,8 @@ from jaxtyping import Bool, Int32, Int64, Shaped
 from numpy import ndarray
 
 from cplsr.declared import fit
-from cplsr.episodes.draws import distinct_below, philox_words
-from cplsr.episodes.groups import GroupedClasses
-from cplsr.episodes.streams import Stream
+from cplsr.episodes.groups import GroupedClasses, can_split
+from cplsr.episodes.streams import Stream, distinct_below, philox_words
 from cplsr.errors import InputError
 from cplsr.settings.episodes import Queries
 
@@ -111,10 +110,11 @@ class EpisodeSampler:
 
         names, codes = number_by_first_appearance(labels)
         images = _images_by_class(codes, len(names))
-        grouped = None if groups is None else GroupedClasses(images, _group_codes(groups, len(codes)))
-        usable = [len(members) >= shot + query for members in images]
-        if grouped is not None:
-            usable = [fits and grouped.can_split(c, shot, query) for c, fits in enumerate(usable)]
+        grouped = None if groups is None else _group_codes(groups, len(codes))
+        usable = [
+            len(members) >= shot + query and (grouped is None or can_split(grouped[members], shot, query))
+            for members in images
+        ]
         chosen = [c for c, fits in enumerate(usable) if fits]
 
         self.left_out: tuple[tuple[Any, int], ...] = tuple(
@@ -125,10 +125,11 @@ class EpisodeSampler:
 
         self.classes: tuple[Any, ...] = tuple(names[c] for c in chosen)
         self._names = _array_of_labels(self.classes, labels)
-        self._sizes = np.array([len(images[c]) for c in chosen], dtype=np.int64)
+        images = [images[c] for c in chosen]
+        self._sizes = np.array([len(members) for members in images], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
-        self._images = np.concatenate([images[c] for c in chosen])
-        self._grouped = None if grouped is None else grouped.only(chosen)
+        self._images = np.concatenate(images)
+        self._grouped = None if grouped is None else GroupedClasses(images, grouped)
 
     def draw(self, count: int, first: int = 0) -> Episodes:
         """Episodes `first`, `first + 1`, ..., `count` of them."""
