@@ -113,7 +113,12 @@ def analyze(
     Raises:
         InputError: there is nothing to look at, or too little of it.
     """
-    _check_request(backbone, domains, base, settings)
+    if not domains and base is None:
+        raise InputError("there is no domain to analyze: give at least one target or the base domain")
+    if backbone.adapter is not None:
+        raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
+    if settings.umap:
+        require_umap()
     stored = None if adapter_source is None else read_adapter_info(adapter_source)
     chosen, base_name = _choose(domains, base, settings)
     samples = {name: _sample(domain, backbone.image_size, settings) for name, domain in chosen.items()}
@@ -121,7 +126,14 @@ def analyze(
 
     def look() -> dict[str, _Seen]:
         with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
-            return {name: _look(backbone, embed(chosen[name]), samples[name], settings, bar) for name in chosen}
+            seen = {}
+            for name, domain in chosen.items():
+                embeddings, pixels, pictures = embed(domain), samples[name].pixels, settings.attention_images
+                entropy = attention_entropy(backbone, pixels[: settings.entropy_images])
+                maps = cls_attention(backbone, pixels[:pictures]) if pictures else None
+                seen[name] = _Seen(embeddings, entropy, maps)
+                bar.update()
+            return seen
 
     seen, adapter, heads = _before_and_after(backbone, stored, adapter_name, look)
     notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, settings.cost)]
@@ -139,17 +151,6 @@ def analyze(
         attention=_pictures(samples, seen),
         notes=tuple(notes),
     )
-
-
-def _check_request(
-    backbone: Backbone, domains: Mapping[str, Domain], base: Domain | None, settings: AnalysisSettings
-) -> None:
-    if not domains and base is None:
-        raise InputError("there is no domain to analyze: give at least one target or the base domain")
-    if backbone.adapter is not None:
-        raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
-    if settings.umap:
-        require_umap()
 
 
 def _described(settings: AnalysisSettings, chosen: Mapping[str, Domain], base_name: str | None) -> dict[str, Any]:
@@ -189,15 +190,6 @@ def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> _Sample:
     return _Sample(torch.cat([batch.pixels for batch in batches]), names)
 
 
-def _look(backbone: Backbone, embeddings: Embeddings, sample: _Sample, settings: AnalysisSettings, bar: Any) -> _Seen:
-    """Embeddings and attention of one domain, with what is on the backbone."""
-    entropy = attention_entropy(backbone, sample.pixels[: settings.entropy_images])
-    pictures = settings.attention_images
-    maps = cls_attention(backbone, sample.pixels[:pictures]) if pictures else None
-    bar.update()
-    return _Seen(embeddings, entropy, maps)
-
-
 def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int64[ndarray, "images"]:
     """All positions in a random order that takes one image of each class before a second of any."""
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -225,14 +217,10 @@ def _before_and_after(
         )
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
         seen["after"] = look()
-    return seen, about, _with_entropy_change(heads, seen)
-
-
-def _with_entropy_change(heads: tuple[HeadChange, ...], seen: Stages) -> tuple[HeadChange, ...]:
-    """Every head with the change of its class token's entropy, averaged over the domains."""
-    before, after = (torch.stack([s.entropy.cls for s in seen[stage].values()]).mean(0) for stage in seen)
+    # The entropy of the class token, averaged over the domains.
+    before, after = (torch.stack([own.entropy.cls for own in by_name.values()]).mean(0) for by_name in seen.values())
     change = after - before
-    return tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
+    return seen, about, tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
 
 
 def _use_same_images(chosen: Mapping[str, Domain], seen: Stages, way: int) -> list[str]:
