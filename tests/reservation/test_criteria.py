@@ -27,13 +27,13 @@ def literal_novel_novel(prototypes: torch.Tensor) -> list[float]:
 def literal_base_novel(gaussians: ClassGaussians, mean: torch.Tensor, covariance: torch.Tensor) -> float:
     """Eq. 12 with its pseudo-inverse, one base class after the other."""
     divergences = []
-    for k in range(gaussians.classes):
+    for k in range(gaussians.moments.classes):
         base_covariance = gaussians.covariance(k)
         inverse = sharp_inverse(covariance)
         gap = (mean - gaussians.means[k]).numpy().astype(np.longdouble)
         log_ratio = torch.linalg.slogdet(covariance).logabsdet - torch.linalg.slogdet(base_covariance).logabsdet
         trace = np.trace(inverse @ base_covariance.numpy())
-        divergences.append(float(trace + gap @ inverse @ gap + log_ratio.item() - gaussians.dim) / 2)
+        divergences.append(float(trace + gap @ inverse @ gap + log_ratio.item() - gaussians.moments.dim) / 2)
     return math.fsum(divergences)
 
 

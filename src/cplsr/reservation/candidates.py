@@ -41,9 +41,10 @@ def mix_classes(gaussians: ClassGaussians, count: int, *, generator: torch.Gener
     """Draw `count` pseudo-classes, each a blend of two distinct base classes with α ~ U(0, 1) (Eq. 7-8)."""
     if count < 1:
         raise InputError(f"{count} candidates were asked for: give at least 1")
-    first = torch.randint(gaussians.classes, (count,), generator=generator)
-    step = torch.randint(1, gaussians.classes, (count,), generator=generator)
-    second = (first + step) % gaussians.classes
+    classes = gaussians.moments.classes
+    first = torch.randint(classes, (count,), generator=generator)
+    step = torch.randint(1, classes, (count,), generator=generator)
+    second = (first + step) % classes
     weight = torch.rand(count, generator=generator, dtype=torch.float64)
     share = weight[:, None]
     means = share * gaussians.means[first] + (1 - share) * gaussians.means[second]
@@ -65,8 +66,9 @@ def mixed_covariance(gaussians: ClassGaussians, candidates: Candidates, number: 
 def mixed_factors(gaussians: ClassGaussians, candidates: Candidates) -> Float64[Tensor, "count dim dim"]:
     """The lower Cholesky factor of every candidate's Σ̃: the one factorization that scoring and sampling share."""
     # Column by column in memory, as LAPACK makes and reads them: rows would have to be transposed twice.
-    factors = torch.empty(len(candidates), gaussians.dim, gaussians.dim, dtype=torch.float64).mT
-    for number in range(len(candidates)):
+    count, dim = candidates.means.shape
+    factors = torch.empty(count, dim, dim, dtype=torch.float64).mT
+    for number in range(count):
         a, b = int(candidates.first[number]), int(candidates.second[number])
         covariance = mixed_covariance(gaussians, candidates, number)
         factors[number] = cholesky_factor(covariance, f"the covariance mixed from classes {a} and {b}")
