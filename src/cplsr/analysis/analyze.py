@@ -63,14 +63,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """A few images of a domain for everything about attention, spread over its classes."""
-
-    pixels: UInt8[Tensor, "images 3 size size"]
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class _Seen:
     """What a backbone made of one domain; `maps` are of the last layer, for the pictures."""
 
@@ -78,6 +70,9 @@ class _Seen:
     entropy: AttentionEntropy
     maps: Float[Tensor, "pictures heads side side"] | None
 
+
+Sample = tuple[UInt8[Tensor, "images 3 size size"], tuple[str, ...]]
+"""A few images of a domain for everything about attention, spread over its classes, and their names."""
 
 Stages = dict[Stage, dict[str, _Seen]]
 """What was seen of every domain, before adapting and after."""
@@ -128,7 +123,7 @@ def analyze(
         with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
             seen = {}
             for name, domain in chosen.items():
-                embeddings, pixels, pictures = embed(domain), samples[name].pixels, settings.attention_images
+                embeddings, (pixels, _), pictures = embed(domain), samples[name], settings.attention_images
                 entropy = attention_entropy(backbone, pixels[: settings.entropy_images])
                 maps = cls_attention(backbone, pixels[:pictures]) if pictures else None
                 seen[name] = _Seen(embeddings, entropy, maps)
@@ -180,14 +175,14 @@ def _choose(
     return chosen, base_name
 
 
-def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> _Sample:
+def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> Sample:
     count = max(settings.entropy_images, settings.attention_images)
     indices = one_class_after_another(domain.labels, settings.seed)[:count]
     batches = list(decode(domain, size, indices=indices, workers=0, description=f"reading {domain.name}"))
     if not any(len(batch.indices) for batch in batches):
         raise InputError(f"none of {len(indices)} images of {domain.name} can be read: see `cplsr data doctor`")
     names = tuple(domain.image_name(int(index)) for batch in batches for index in batch.indices)
-    return _Sample(torch.cat([batch.pixels for batch in batches]), names)
+    return torch.cat([batch.pixels for batch in batches]), names
 
 
 def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int64[ndarray, "images"]:
@@ -277,15 +272,15 @@ def _panels(seen: Stages) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def _pictures(samples: Mapping[str, _Sample], seen: Stages) -> tuple[AttentionPicture, ...]:
+def _pictures(samples: Mapping[str, Sample], seen: Stages) -> tuple[AttentionPicture, ...]:
     pictures = []
-    for domain, stem in zip(samples, file_stems(list(samples)), strict=True):
+    for (domain, (pixels, names)), stem in zip(samples.items(), file_stems(list(samples)), strict=True):
         maps = [stage for by_name in seen.values() if (stage := by_name[domain].maps) is not None]
         for number, tiles in enumerate(zip(*maps, strict=True)):
             stream = io.BytesIO()
-            attention_picture(samples[domain].pixels[number], *tiles).save(stream, "PNG")
+            attention_picture(pixels[number], *tiles).save(stream, "PNG")
             file = f"{ATTENTION}/{stem}-{number}.png"
-            pictures.append(AttentionPicture(domain, samples[domain].names[number], file, stream.getvalue()))
+            pictures.append(AttentionPicture(domain, names[number], file, stream.getvalue()))
     return tuple(pictures)
 
 

@@ -225,9 +225,10 @@ class Run:
             self.folder.save_state(self.state)
 
     def _save_adapter(self, name: str, episode: int) -> None:
+        temperature = float(getattr(self.objective, "temperature", self.settings.temperature))
         info = {
             "shot": self.settings.shot,
-            "temperature": _cosine_temperature(self.objective, self.settings),
+            "temperature": temperature if self.settings.head == "prototypes" else None,  # else scores are no cosines
             "method": self.objective.name,
             "settings": self.settings.as_dict(),
         }
@@ -255,13 +256,6 @@ class Run:
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
-
-
-def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> float | None:
-    """The factor of the cosines in training; `None` where scores were not cosines."""
-    if settings.head != "prototypes":
-        return None
-    return float(getattr(objective, "temperature", settings.temperature))
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:

@@ -47,14 +47,8 @@ def fit_logistic(
     matrix ½K + λI never overshoot; Nesterov's momentum, dropped in an episode whenever it points uphill, makes them
     few. With two classes scikit-learn charges one weight vector, here two opposite ones of half its size: λ is 2/C.
 
-    Args:
-        gram: Inner products of the support embeddings.
-        labels: The class of each support image.
-        way: The number of classes.
-        C: The weight of the cross-entropy.
-
     Returns:
-        A, and the intercept b: the logits are X Wᵀ + b.
+        A, found from the inner products K of the support embeddings, and the intercept b: the logits are X Wᵀ + b.
     """
     support = gram.shape[-1]
     penalty = (2.0 if way == 2 else 1.0) / C
