@@ -74,6 +74,11 @@ def plan_base_episode(sampler: EpisodeSampler, number: int, *, sst: bool) -> lis
     return [EpisodePlan(images[row % sampler.way], tuple((row // sampler.way).tolist())) for row in deal.numpy()]
 
 
+def images_of_episode(settings: TrainingSettings, *, partner: bool) -> int:
+    """How many images a base episode has, with those of the episode beside it."""
+    return settings.way * (settings.shot + settings.query) * (2 if partner else 1)
+
+
 def needed_images(
     labels: Int64[ndarray, "images"], settings: TrainingSettings, *, partner: bool
 ) -> Int64[ndarray, "needed"] | None:
@@ -81,8 +86,7 @@ def needed_images(
 
     With `partner` every base episode has another beside it.
     """
-    drawn = settings.episodes * settings.way * (settings.shot + settings.query) * (2 if partner else 1)
-    if drawn >= len(labels):
+    if settings.episodes * images_of_episode(settings, partner=partner) >= len(labels):
         return None
     with warnings.catch_warnings(action="ignore"):  # of classes that are left out the run itself will warn
         sampler = base_sampler(labels, settings)

@@ -9,7 +9,7 @@ import torch
 from cplsr.adapters.attach import attached
 from cplsr.data.decode import decode
 from cplsr.training.base_statistics import statistics_images
-from cplsr.training.episode_plan import needed_images
+from cplsr.training.episode_plan import images_of_episode, needed_images
 from cplsr.training.run import TrainingJob
 
 TIMED = 8
@@ -23,15 +23,15 @@ FEWER_VALIDATIONS = "a short trial needs fewer validations: --validate-every 0 h
 def forecast(job: TrainingJob) -> list[str]:
     """Count the work of a run, time a little of each kind, and say it; what is in the cache takes no time."""
     settings, turns = job.settings, job.settings.turns_per_class
-    needed = needed_images(job.base.labels, settings, partner=job.objective.partner)
+    partner = job.objective.partner
+    needed = needed_images(job.base.labels, settings, partner=partner)
     interval = settings.validation_interval
     validations = 2 + ((settings.episodes - 1) // interval if interval > 0 else 0)
-    each = settings.way * (settings.shot + settings.query) * (2 if job.objective.partner else 1)
     return sentences(
         decoded=(len(job.base) if needed is None else len(needed)) + len(job.val),
         statistics=turns * len(statistics_images(job.base.labels, settings.statistics_images)) if settings.pe else 0,
         episodes=settings.episodes,
-        learned=settings.episodes * turns * each,
+        learned=settings.episodes * turns * images_of_episode(settings, partner=partner),
         validated=validations * turns * len(job.val),
         seconds=_timed(job),
     )

@@ -28,7 +28,7 @@ from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import class_means
-from cplsr.training.episode_plan import PARTNERS, base_sampler, plan_base_episode
+from cplsr.training.episode_plan import PARTNERS, base_sampler, images_of_episode, plan_base_episode
 from cplsr.training.monitor import Monitor
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
@@ -89,6 +89,7 @@ class Run:
         """Train to the end."""
         settings = self.settings
         at_once = settings.episodes_per_step * self.processes.count
+        each = images_of_episode(settings, partner=self.objective.partner)
         self.state = self._restored() or RunState(adapter=_copy(self.adapter))
         self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
         begin = time.monotonic() - self.state.seconds
@@ -103,7 +104,7 @@ class Run:
                 losses, accuracies = self._episodes(self.state.episode, at_once)
                 self.state.episode += at_once
                 done = self.state.episode
-                images = at_once * settings.turns_per_class * settings.way * (settings.shot + settings.query)
+                images = at_once * settings.turns_per_class * each
                 self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
                 self._average(at_once)
                 interval = settings.validation_interval
