@@ -110,7 +110,9 @@ class EpisodeSampler:
 
         names, codes = number_by_first_appearance(labels)
         images = _images_by_class(codes, len(names))
-        grouped = None if groups is None else _group_codes(groups, len(codes))
+        grouped = None if groups is None else number_by_first_appearance(groups)[1]
+        if grouped is not None and len(grouped) != len(codes):
+            raise InputError(f"{len(grouped)} groups were given for {len(codes)} images: give one group per image")
         usable = [
             len(members) >= shot + query and (grouped is None or can_split(grouped[members], shot, query))
             for members in images
@@ -195,48 +197,44 @@ class EpisodeSampler:
             counts[:, position] += np.minimum(room[:, position] - counts[:, position], lacking)
         return counts
 
-    def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
-        return distinct_below(words, np.full(words.shape[1], len(self._sizes), dtype=np.int64)).T
-
     def _draw_places(self, count: int, first: int) -> tuple[ndarray, ndarray, ndarray]:
         """Classes (episodes, way), places of images within their class (images, episodes, way), queries of each class.
 
-        Of the images the first `shot` are support images; how many of the others are queries the last array says.
+        Of the images the first `shot` are support images; how many of the others are queries the last array says. An
+        episode that does not work out, as may be where groups are kept apart, is drawn again from the next stream.
         """
-        if self._grouped is not None:
-            return self._draw_apart(count, first, self._grouped)
-        for_classes, for_images, for_shares = self._words(count, first)
-        classes = self._draw_classes(for_classes)
-        positions = distinct_below(for_images, self._sizes[classes].reshape(-1))
-        return classes, positions.reshape(-1, count, self.way), self._counts(classes, for_shares)
+        numbers = np.arange(first, first + count)
+        classes, places, counts, worked = self._attempt(numbers, 0)
+        attempts = 1
+        while not worked.all():
+            again = np.flatnonzero(~worked)
+            if attempts == ATTEMPTS:
+                raise InputError(
+                    f"after {ATTEMPTS} attempts {len(again)} of {count} episodes still had too few query images "
+                    f"outside the groups of their support set: lower way ({self.way}), shot ({self.shot}) or query "
+                    f"({self.query})"
+                )
+            classes[again], places[:, again], counts[again], worked[again] = self._attempt(numbers[again], attempts)
+            attempts += 1
+        return classes, places, counts
 
-    def _draw_apart(self, count: int, first: int, grouped: GroupedClasses) -> tuple[ndarray, ndarray, ndarray]:
-        """The same with groups kept apart; an episode that does not work out is drawn again from the next stream."""
-        classes = np.empty((count, self.way), dtype=np.int32)
-        most = self.query if self.queries == "balanced" else self.way * self.query
-        positions = np.empty((self.shot + most, count, self.way), dtype=np.int32)
-        counts = np.empty((count, self.way), dtype=np.int64)
-        missing = np.arange(count)
-        for attempt in range(ATTEMPTS):
-            if len(missing) == 0:
-                return classes, positions, counts
-            span = int(missing[-1] - missing[0]) + 1
-            for_classes, for_images, for_shares = self._words(span, first + int(missing[0]), attempt)
-            wanted = missing - missing[0]
-            for_images = for_images.reshape(-1, span, self.way)[:, wanted].reshape(len(for_images), -1)
-            drawn_classes = self._draw_classes(for_classes[:, wanted])
-            support = distinct_below(for_images[: self.shot], self._sizes[drawn_classes].reshape(-1))
-            support = support.reshape(self.shot, len(missing), self.way)
-            drawn_counts = self._counts(drawn_classes, None if for_shares is None else for_shares[wanted])
-            query, worked = grouped.draw_queries(drawn_classes, support, for_images[self.shot :], drawn_counts)
-            done = missing[worked]
-            classes[done], counts[done] = drawn_classes[worked], drawn_counts[worked]
-            positions[:, done] = np.concatenate([support, query])[:, worked]
-            missing = missing[~worked]
-        raise InputError(
-            f"after {ATTEMPTS} attempts {len(missing)} of {count} episodes still had too few query images outside "
-            f"the groups of their support set: lower way ({self.way}), shot ({self.shot}) or query ({self.query})"
-        )
+    def _attempt(
+        self, numbers: Int64[ndarray, "episodes"], attempt: int
+    ) -> tuple[ndarray, ndarray, ndarray, Bool[ndarray, "episodes"]]:
+        """Draw episodes with ascending numbers once, and say which worked out."""
+        chosen, count = numbers - numbers[0], len(numbers)
+        for_classes, for_images, for_shares = self._words(int(chosen[-1]) + 1, int(numbers[0]), attempt)
+        if count < for_classes.shape[1]:
+            for_images = for_images.reshape(len(for_images), -1, self.way)[:, chosen].reshape(len(for_images), -1)
+            for_classes, for_shares = for_classes[:, chosen], None if for_shares is None else for_shares[chosen]
+        classes = distinct_below(for_classes, np.full(count, len(self._sizes), dtype=np.int64)).T
+        counts, sizes = self._counts(classes, for_shares), self._sizes[classes].reshape(-1)
+        if self._grouped is None:
+            places = distinct_below(for_images, sizes).reshape(-1, count, self.way)
+            return classes, places, counts, np.ones(count, dtype=bool)
+        support = distinct_below(for_images[: self.shot], sizes).reshape(self.shot, count, self.way)
+        query, worked = self._grouped.draw_queries(classes, support, for_images[self.shot :], counts)
+        return classes, np.concatenate([support, query]), counts, worked
 
     def _warn_of_left_out(self, grouped: bool) -> None:
         if not self.left_out:
@@ -284,13 +282,6 @@ def number_by_first_appearance(values: Sequence[Hashable] | ndarray) -> tuple[li
 def _images_by_class(codes: Int64[ndarray, "images"], classes: int) -> list[Int64[ndarray, "members"]]:
     order = np.argsort(codes.astype(np.uint16) if classes <= 2**16 else codes, kind="stable")  # short keys: radix sort
     return np.split(order, np.cumsum(np.bincount(codes, minlength=classes))[:-1]) if classes else []
-
-
-def _group_codes(groups: Sequence[Hashable] | ndarray, images: int) -> Int64[ndarray, "images"]:
-    _, codes = number_by_first_appearance(groups)
-    if len(codes) != images:
-        raise InputError(f"{len(codes)} groups were given for {images} images: give one group per image")
-    return codes
 
 
 def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | ndarray) -> Shaped[ndarray, "classes"]:
