@@ -15,7 +15,6 @@ from cplsr.data.augment import augmented
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.episodes.sampling import EpisodeSampler
 from cplsr.episodes.streams import Stream, numbered_generator
-from cplsr.errors import InputError
 from cplsr.settings.training import TURNS, Augment, TrainingSettings
 from cplsr.training.base_statistics import statistics_images
 
@@ -51,8 +50,6 @@ def split_rotated_episode(way: int, *, generator: torch.Generator) -> Int64[Tens
 
     Entry c is base class c mod N of the episode, turned c div N times counter-clockwise.
     """
-    if way < 1:
-        raise InputError(f"way is {way}: an episode needs at least 1 class")
     return torch.randperm(TURNS * way, generator=generator).view(TURNS, way)
 
 
