@@ -156,22 +156,25 @@ class EpisodeSampler:
             names[part] = self._names[classes]
         return Episodes(support, query if targets is None else query.reshape(targets.shape), names, targets)
 
-    def _words(self, count: int, first: int, attempt: int = 0) -> tuple[ndarray, ndarray, ndarray | None]:
+    def _words(self, numbers: Int64[ndarray, "episodes"], attempt: int) -> tuple[ndarray, ndarray, ndarray | None]:
         """Random words for the classes (way, episodes), for the images (shot + query, episodes · way), for the shares.
 
         With uneven queries there are words for as many images as a class may be asked about.
         """
         each = self.shot + self.query
-        words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=Stream.IMAGES + attempt)
+        words = self._rows(numbers, self.way * (1 + each), Stream.IMAGES + attempt)
         for_classes, for_images = np.ascontiguousarray(words[:, : self.way].T), self._by_image(words[:, self.way :])
         if self.queries == "balanced":
             return for_classes, for_images, None
         beyond = self.way * self.query * (self.way - 1)
-        words = philox_words(
-            self.seed, count, 2 * self.way + beyond, first=first, stream=Stream.UNEVEN_QUERIES + attempt
-        )
+        words = self._rows(numbers, 2 * self.way + beyond, Stream.UNEVEN_QUERIES + attempt)
         more = self._by_image(words[:, 2 * self.way :])
         return for_classes, np.concatenate([for_images, more]), words[:, : 2 * self.way]
+
+    def _rows(self, numbers: Int64[ndarray, "episodes"], words: int, stream: int) -> ndarray:
+        first, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
+        rows = philox_words(self.seed, count, words, first=first, stream=stream)
+        return rows if count == len(numbers) else rows[numbers - first]
 
     def _by_image(self, words: ndarray) -> ndarray:
         return words.reshape(len(words), self.way, -1).transpose(2, 0, 1).reshape(-1, len(words) * self.way)
@@ -222,11 +225,8 @@ class EpisodeSampler:
         self, numbers: Int64[ndarray, "episodes"], attempt: int
     ) -> tuple[ndarray, ndarray, ndarray, Bool[ndarray, "episodes"]]:
         """Draw episodes with ascending numbers once, and say which worked out."""
-        chosen, count = numbers - numbers[0], len(numbers)
-        for_classes, for_images, for_shares = self._words(int(chosen[-1]) + 1, int(numbers[0]), attempt)
-        if count < for_classes.shape[1]:
-            for_images = for_images.reshape(len(for_images), -1, self.way)[:, chosen].reshape(len(for_images), -1)
-            for_classes, for_shares = for_classes[:, chosen], None if for_shares is None else for_shares[chosen]
+        count = len(numbers)
+        for_classes, for_images, for_shares = self._words(numbers, attempt)
         classes = distinct_below(for_classes, np.full(count, len(self._sizes), dtype=np.int64)).T
         counts, sizes = self._counts(classes, for_shares), self._sizes[classes].reshape(-1)
         if self._grouped is None:
