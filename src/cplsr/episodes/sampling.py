@@ -39,7 +39,6 @@ class Episodes:
     targets: Int64[ndarray, "episodes queries"] | None = None
 
     def __len__(self) -> int:
-        """How many episodes there are."""
         return len(self.support)
 
     def __getitem__(self, part: slice | Bool[ndarray, "episodes"]) -> Episodes:

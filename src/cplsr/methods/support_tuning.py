@@ -53,7 +53,6 @@ class SupportTuning(Declared, Adaptation):
     one_shot: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self.options = self.as_dict()
 

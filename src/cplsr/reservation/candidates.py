@@ -29,7 +29,6 @@ class Candidates:
     means: Float64[Tensor, "count dim"]
 
     def __len__(self) -> int:
-        """Number of candidates."""
         return len(self.weight)
 
     def __getitem__(self, chosen: Int64[Tensor, "chosen"]) -> Candidates:

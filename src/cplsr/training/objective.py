@@ -74,7 +74,6 @@ class Objective(Declared, nn.Module, ABC):
     partner: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         nn.Module.__init__(self)
         self.length = 1
         super().__post_init__()
