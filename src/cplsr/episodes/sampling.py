@@ -290,7 +290,4 @@ def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | n
     else:
         simple = {type(name) for name in names}
         dtype = np.asarray(names).dtype if simple in ({int}, {str}) else np.dtype(object)
-    array = np.empty(len(names), dtype=dtype)
-    for number, name in enumerate(names):
-        array[number] = name
-    return array
+    return np.fromiter(names, dtype, len(names))

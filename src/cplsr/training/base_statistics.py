@@ -113,7 +113,7 @@ def _compute(
 
 
 def statistics_images(labels: Int64[ndarray, "images"], most: int | None) -> Int64[ndarray, "chosen"]:
-    """At most so many images of each class, class by class: the same in every run, and of fewer the first of more."""
+    """At most so many images of each class, class by class: the same in every run, a lower limit's among them."""
     classes = torch.from_numpy(labels.copy())
     chosen = choose_statistics_images(classes, most, generator=torch.Generator().manual_seed(0))
     return chosen[classes[chosen].argsort(stable=True)].numpy()
