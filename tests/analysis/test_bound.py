@@ -15,11 +15,9 @@ from cplsr.analysis.bound import (
     bound_terms,
     distance_term,
     proxy_distance,
-    trace_variance,
     unit_length,
     unit_moments,
     within_trace,
-    within_variance,
 )
 from cplsr.errors import InputError
 
@@ -150,8 +148,7 @@ def test_where_nothing_is_known_the_base_term_is_its_largest():
         (lambda: unit_moments(np.ones((3, 2)), np.array([1, 1, 1])), "1 classes"),
         (lambda: unit_length(np.array([[1.0, 0.0], [0.0, 0.0]])), "all zeros"),
         (lambda: unit_length(np.array([[np.nan, 0.0]])), "not finite"),
-        (lambda: trace_variance(unit_moments(*draw(0)), 0), "shot 0"),
-        (lambda: within_variance(unit_moments(*draw(0)), 0), "shot 0"),
+        (lambda: bound_terms(unit_moments(*draw(0)), shot=0, way=5), "shot 0"),
         (lambda: base_term(1.0, 1.0, way=1), "way 1"),
         (lambda: proxy_distance(np.ones((4, 2)), np.ones((90, 2))), "needs 5 images of each, not 4"),
     ],

@@ -9,7 +9,7 @@ from PIL import Image
 from cplsr.adapters.store import push_adapter
 from cplsr.cli import main
 from cplsr.errors import InputError
-from cplsr.training.forecast import Forecast, duration
+from cplsr.training.forecast import duration, sentences
 
 
 @pytest.fixture
@@ -56,16 +56,16 @@ def test_a_recipe_for_another_backbone_or_size_says_so(words, tmp_path, capsys):
 
 def test_times_are_as_coarse_as_they_are_certain():
     assert [duration(seconds) for seconds in (0.1, 99.0, 300.0, 7200.0)] == ["1 s", "99 s", "5 min", "2.0 h"]
-    assert Forecast(10, 0, 1, 10, 10, (1.0, 2.0, 3.0)).sentences()[-1].startswith("about 60 s in all")
+    assert sentences(10, 0, 1, 10, 10, (1.0, 2.0, 3.0))[-1].startswith("about 60 s in all")
 
 
 def test_a_run_that_mostly_prepares_is_told_how_to_be_shorter():
-    assert "--statistics-images" in Forecast(10, 100, 1, 10, 10, (1.0, 2.0, 3.0)).sentences()[0]
-    assert "--validate-every 0" in Forecast(10, 10, 1, 10, 100, (1.0, 2.0, 3.0)).sentences()[0]
+    assert "--statistics-images" in sentences(10, 100, 1, 10, 10, (1.0, 2.0, 3.0))[0]
+    assert "--validate-every 0" in sentences(10, 10, 1, 10, 100, (1.0, 2.0, 3.0))[0]
 
 
 def test_what_a_run_does_not_do_is_not_forecast():
-    said = Forecast(10, 0, 1, 10, 1, (1.0, 2.0, 3.0)).sentences()
+    said = sentences(10, 0, 1, 10, 1, (1.0, 2.0, 3.0))
     assert len(said) == 4
     assert not any("statistics: " in line for line in said)
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cplsr.episodes.draws import below, distinct_below, philox_words
+from cplsr.episodes.streams import below, distinct_below, philox_words
 
 PHILOX_ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)

@@ -6,14 +6,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.color_folders import noise_folders
 from oracles.tiny_episode import losses_while_training, tiny_episode
 from torch.nn.functional import cross_entropy
 
+from cplsr import TrainingSettings, load_backbone, train
 from cplsr.adapters.attach import adapter_of, attach
 from cplsr.errors import InputError
 from cplsr.methods.base import prototype_logits
 from cplsr.methods.style import EPSILON
 from cplsr.methods.wave_san import WaveletStyles, swap_styles
+from cplsr.training.monitor import Monitor
 
 TRUTH = torch.arange(3).repeat_interleave(3)
 
@@ -126,3 +129,13 @@ def test_it_asks_for_a_partner_and_says_so():
         WaveletStyles().loss(lambda images: images, tiny_episode(), None)
     with pytest.raises(InputError, match=r"share is 1\.2"):
         WaveletStyles(share=1.2)
+
+
+def test_images_per_second_are_of_both_episodes(checkpoint_file, tmp_path, monkeypatch):
+    counted, tell = [], Monitor.episode
+    monkeypatch.setattr(Monitor, "episode", lambda self, *figures: (counted.append(figures[4]), tell(self, *figures)))
+    base = noise_folders(tmp_path / "base", classes=4, images=4, step=20)
+    chosen = TrainingSettings(way=2, shot=1, query=2, episodes=2, sst=False, pe=False, validation_episodes=4)
+    backbone = load_backbone(checkpoint_file, heads=2)
+    train(backbone, base, base, out=tmp_path / "run", settings=chosen, objective=WaveletStyles(), workers=0)
+    assert counted == [2 * 2 * 3] * 2

@@ -13,3 +13,8 @@ def gaussians_of(
     moments = ClassMoments(int(labels.max()) + 1, embeddings.shape[1], statistics=statistics)
     moments.update(embeddings, labels)
     return ClassGaussians.from_moments(moments, **options)
+
+
+def covariances(gaussians: ClassGaussians) -> torch.Tensor:
+    """All Σ_k at once, (classes, dim, dim)."""
+    return torch.stack([gaussians.covariance(label) for label in range(gaussians.moments.classes)])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from oracles.gaussians import gaussians_of
 
 from cplsr.errors import InputError
-from cplsr.reservation.candidates import mix_classes, mixed_covariance, mixed_factors
-from cplsr.reservation.criteria import base_novel, novel_novel
+from cplsr.reservation.candidates import base_novel, mix_classes, mixed_covariance, mixed_factors, novel_novel
 from cplsr.reservation.statistics import ClassGaussians
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*classes have no more embeddings")
@@ -28,13 +27,13 @@ def literal_novel_novel(prototypes: torch.Tensor) -> list[float]:
 def literal_base_novel(gaussians: ClassGaussians, mean: torch.Tensor, covariance: torch.Tensor) -> float:
     """Eq. 12 with its pseudo-inverse, one base class after the other."""
     divergences = []
-    for k in range(gaussians.classes):
+    for k in range(gaussians.moments.classes):
         base_covariance = gaussians.covariance(k)
         inverse = sharp_inverse(covariance)
         gap = (mean - gaussians.means[k]).numpy().astype(np.longdouble)
         log_ratio = torch.linalg.slogdet(covariance).logabsdet - torch.linalg.slogdet(base_covariance).logabsdet
         trace = np.trace(inverse @ base_covariance.numpy())
-        divergences.append(float(trace + gap @ inverse @ gap + log_ratio.item() - gaussians.dim) / 2)
+        divergences.append(float(trace + gap @ inverse @ gap + log_ratio.item() - gaussians.moments.dim) / 2)
     return math.fsum(divergences)
 
 

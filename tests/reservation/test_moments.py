@@ -134,12 +134,6 @@ def test_tensors_there_and_back():
     moments.update(embeddings, labels)
     again = ClassMoments.from_tensors(moments.tensors())
     assert_holds(again, embeddings, labels)
-    with pytest.raises(InputError, match="`means`"):
-        ClassMoments.from_tensors({})
-    with pytest.raises(InputError, match="scatter is missing"):
-        ClassMoments.from_tensors({"means": moments.means, "counts": moments.counts})
-    with pytest.raises(InputError, match=r"fourths is torch\.float32"):
-        ClassMoments.from_tensors({**moments.tensors(), "fourths": moments.fourths.float()})
 
 
 @given(seed=st.integers(0, 1000), limit=st.integers(2, 30))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.gaussians import gaussians_of
+from oracles.gaussians import covariances, gaussians_of
 
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
@@ -41,12 +41,12 @@ def literal_choice(gaussians: ClassGaussians, recipe: PseudoEpisodeRecipe, seed:
     divergence = {}
     for number in kept:
         a, b, alpha = pool.first[number], pool.second[number], pool.weight[number]
-        covariance = alpha * gaussians.covariances[a] + (1 - alpha) * gaussians.covariances[b]
+        covariance = alpha * covariances(gaussians)[a] + (1 - alpha) * covariances(gaussians)[b]
         inverse, total = torch.linalg.pinv(covariance), 0.0
-        for k in range(gaussians.classes):
+        for k in range(gaussians.moments.classes):
             gap = pool.means[number] - gaussians.means[k]
-            log_ratio = torch.linalg.slogdet(covariance)[1] - torch.linalg.slogdet(gaussians.covariances[k])[1]
-            total += float(torch.trace(inverse @ gaussians.covariances[k]) + gap @ inverse @ gap + log_ratio) / 2
+            log_ratio = torch.linalg.slogdet(covariance)[1] - torch.linalg.slogdet(covariances(gaussians)[k])[1]
+            total += float(torch.trace(inverse @ covariances(gaussians)[k]) + gap @ inverse @ gap + log_ratio) / 2
         divergence[number] = total
     return sorted(kept, key=lambda number: -divergence[number])[: recipe.way]
 
@@ -64,8 +64,8 @@ def test_the_right_classes_are_kept(options, similarity):
         expected = pool[torch.tensor(literal_choice(gaussians, recipe, seed))]
         assert torch.equal(classes.means, expected.means)
         a, b, alpha = expected.first, expected.second, expected.weight[:, None, None]
-        covariances = alpha * gaussians.covariances[a] + (1 - alpha) * gaussians.covariances[b]
-        torch.testing.assert_close(factors @ factors.transpose(1, 2), covariances, rtol=1e-12, atol=1e-12)
+        mixed = alpha * covariances(gaussians)[a] + (1 - alpha) * covariances(gaussians)[b]
+        torch.testing.assert_close(factors @ factors.transpose(1, 2), mixed, rtol=1e-12, atol=1e-12)
 
 
 def test_samples_have_the_mean_and_covariance_asked_for():
@@ -80,7 +80,7 @@ def test_samples_have_the_mean_and_covariance_asked_for():
 
 def test_a_sample_is_mean_plus_factor_times_noise():
     gaussians = some_gaussians()
-    factors = torch.linalg.cholesky(gaussians.covariances[:2])
+    factors = torch.linalg.cholesky(covariances(gaussians)[:2])
     drawn = sample(gaussians.means[:2], factors, 3, generator=torch.Generator().manual_seed(5))
     noise = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     for k in range(2):

@@ -8,9 +8,9 @@ import pytest
 from cplsr.backbones.load import load_backbone
 from cplsr.data.domain import UnreadableImageError
 from cplsr.settings.training import TrainingSettings
-from cplsr.training import needed_images as module
+from cplsr.training import episode_plan as module
+from cplsr.training.episode_plan import needed_images
 from cplsr.training.loop import train
-from cplsr.training.needed_images import needed_images
 from cplsr.training.validation import hold_out_classes
 
 SETTINGS = TrainingSettings(

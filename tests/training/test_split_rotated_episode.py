@@ -1,9 +1,7 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cplsr.errors import InputError
 from cplsr.training.episode_plan import split_rotated_episode
 
 
@@ -21,8 +19,3 @@ def test_the_split_is_random():
     first = torch.stack([split_rotated_episode(2, generator=generator)[0, 0] for _ in range(4000)])
     counts = torch.bincount(first, minlength=8).double()
     assert ((counts - 500) ** 2 / 500).sum() < 27  # chi-squared with 7 degrees of freedom: p < 4e-4
-
-
-def test_no_classes_to_split():
-    with pytest.raises(InputError, match="way is 0"):
-        split_rotated_episode(0, generator=torch.Generator())

@@ -63,14 +63,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """A few images of a domain for everything about attention, spread over its classes."""
-
-    pixels: UInt8[Tensor, "images 3 size size"]
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class _Seen:
     """What a backbone made of one domain; `maps` are of the last layer, for the pictures."""
 
@@ -78,6 +70,9 @@ class _Seen:
     entropy: AttentionEntropy
     maps: Float[Tensor, "pictures heads side side"] | None
 
+
+Sample = tuple[UInt8[Tensor, "images 3 size size"], tuple[str, ...]]
+"""A few images of a domain for everything about attention, spread over its classes, and their names."""
 
 Stages = dict[Stage, dict[str, _Seen]]
 """What was seen of every domain, before adapting and after."""
@@ -113,7 +108,12 @@ def analyze(
     Raises:
         InputError: there is nothing to look at, or too little of it.
     """
-    _check_request(backbone, domains, base, settings)
+    if not domains and base is None:
+        raise InputError("there is no domain to analyze: give at least one target or the base domain")
+    if backbone.adapter is not None:
+        raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
+    if settings.umap:
+        require_umap()
     stored = None if adapter_source is None else read_adapter_info(adapter_source)
     chosen, base_name = _choose(domains, base, settings)
     samples = {name: _sample(domain, backbone.image_size, settings) for name, domain in chosen.items()}
@@ -121,7 +121,14 @@ def analyze(
 
     def look() -> dict[str, _Seen]:
         with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
-            return {name: _look(backbone, embed(chosen[name]), samples[name], settings, bar) for name in chosen}
+            seen = {}
+            for name, domain in chosen.items():
+                embeddings, (pixels, _), pictures = embed(domain), samples[name], settings.attention_images
+                entropy = attention_entropy(backbone, pixels[: settings.entropy_images])
+                maps = cls_attention(backbone, pixels[:pictures]) if pictures else None
+                seen[name] = _Seen(embeddings, entropy, maps)
+                bar.update()
+            return seen
 
     seen, adapter, heads = _before_and_after(backbone, stored, adapter_name, look)
     notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, settings.cost)]
@@ -139,17 +146,6 @@ def analyze(
         attention=_pictures(samples, seen),
         notes=tuple(notes),
     )
-
-
-def _check_request(
-    backbone: Backbone, domains: Mapping[str, Domain], base: Domain | None, settings: AnalysisSettings
-) -> None:
-    if not domains and base is None:
-        raise InputError("there is no domain to analyze: give at least one target or the base domain")
-    if backbone.adapter is not None:
-        raise InputError("the backbone carries an adapter, so it is not frozen: detach it and give where it is stored")
-    if settings.umap:
-        require_umap()
 
 
 def _described(settings: AnalysisSettings, chosen: Mapping[str, Domain], base_name: str | None) -> dict[str, Any]:
@@ -179,23 +175,14 @@ def _choose(
     return chosen, base_name
 
 
-def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> _Sample:
+def _sample(domain: Domain, size: int, settings: AnalysisSettings) -> Sample:
     count = max(settings.entropy_images, settings.attention_images)
     indices = one_class_after_another(domain.labels, settings.seed)[:count]
     batches = list(decode(domain, size, indices=indices, workers=0, description=f"reading {domain.name}"))
     if not any(len(batch.indices) for batch in batches):
         raise InputError(f"none of {len(indices)} images of {domain.name} can be read: see `cplsr data doctor`")
     names = tuple(domain.image_name(int(index)) for batch in batches for index in batch.indices)
-    return _Sample(torch.cat([batch.pixels for batch in batches]), names)
-
-
-def _look(backbone: Backbone, embeddings: Embeddings, sample: _Sample, settings: AnalysisSettings, bar: Any) -> _Seen:
-    """Embeddings and attention of one domain, with what is on the backbone."""
-    entropy = attention_entropy(backbone, sample.pixels[: settings.entropy_images])
-    pictures = settings.attention_images
-    maps = cls_attention(backbone, sample.pixels[:pictures]) if pictures else None
-    bar.update()
-    return _Seen(embeddings, entropy, maps)
+    return torch.cat([batch.pixels for batch in batches]), names
 
 
 def one_class_after_another(labels: Int64[ndarray, "images"], seed: int) -> Int64[ndarray, "images"]:
@@ -225,14 +212,10 @@ def _before_and_after(
         )
         heads = head_changes(adapter) if isinstance(adapter, Coalescent) else ()
         seen["after"] = look()
-    return seen, about, _with_entropy_change(heads, seen)
-
-
-def _with_entropy_change(heads: tuple[HeadChange, ...], seen: Stages) -> tuple[HeadChange, ...]:
-    """Every head with the change of its class token's entropy, averaged over the domains."""
-    before, after = (torch.stack([s.entropy.cls for s in seen[stage].values()]).mean(0) for stage in seen)
+    # The entropy of the class token, averaged over the domains.
+    before, after = (torch.stack([own.entropy.cls for own in by_name.values()]).mean(0) for by_name in seen.values())
     change = after - before
-    return tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
+    return seen, about, tuple(replace(head, entropy_change=change[head.layer, head.head].item()) for head in heads)
 
 
 def _use_same_images(chosen: Mapping[str, Domain], seen: Stages, way: int) -> list[str]:
@@ -289,15 +272,15 @@ def _panels(seen: Stages) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def _pictures(samples: Mapping[str, _Sample], seen: Stages) -> tuple[AttentionPicture, ...]:
+def _pictures(samples: Mapping[str, Sample], seen: Stages) -> tuple[AttentionPicture, ...]:
     pictures = []
-    for domain, stem in zip(samples, file_stems(list(samples)), strict=True):
+    for (domain, (pixels, names)), stem in zip(samples.items(), file_stems(list(samples)), strict=True):
         maps = [stage for by_name in seen.values() if (stage := by_name[domain].maps) is not None]
         for number, tiles in enumerate(zip(*maps, strict=True)):
             stream = io.BytesIO()
-            attention_picture(samples[domain].pixels[number], *tiles).save(stream, "PNG")
+            attention_picture(pixels[number], *tiles).save(stream, "PNG")
             file = f"{ATTENTION}/{stem}-{number}.png"
-            pictures.append(AttentionPicture(domain, samples[domain].names[number], file, stream.getvalue()))
+            pictures.append(AttentionPicture(domain, names[number], file, stream.getvalue()))
     return tuple(pictures)
 
 

@@ -43,6 +43,8 @@ class UnitMoments:
 
 def bound_terms(moments: UnitMoments, *, shot: int, way: int) -> BoundTerms:
     """All terms that embeddings of one domain determine."""
+    if shot < 1:
+        raise InputError(f"shot {shot} was given: a prototype needs at least 1 image")
     v_tr, v_wit, ed2 = trace_variance(moments, shot), within_variance(moments, shot), distance_term(moments)
     between = between_trace(moments)
     return BoundTerms(
@@ -98,13 +100,11 @@ def within_between(moments: UnitMoments) -> float:
 
 def trace_variance(moments: UnitMoments, shot: int) -> float:
     """V_tr = (4/K + 2/K²) Var_c[tr Σ_c] (Eq. 15)."""
-    _check_shot(shot)
     return float((4 / shot + 2 / shot**2) * moments.traces.var())
 
 
 def within_variance(moments: UnitMoments, shot: int) -> float:
     """V_wit = (8/K) tr Σ_τ (tr Σ + μᵀμ) + 4 (tr Σ + μᵀμ)² + 4 E_{y≠c}[tr Σ_y ‖μ_y − μ_c‖²] (Eq. 16)."""
-    _check_shot(shot)
     size = float(np.square(moments.means).sum(axis=1).mean())  # tr Σ + μᵀμ is the mean of the ‖μ_c‖²
     pairs = _mean_over_pairs(moments.traces[:, None] * _squared_distances(moments.means))
     return 8 / shot * within_trace(moments) * size + 4 * size**2 + 4 * pairs
@@ -168,8 +168,3 @@ def _mean_over_pairs(values: Float64[ndarray, "classes classes"]) -> float:
     """E_{y≠c}: mean over the ordered pairs of two different classes; the diagonal must be zero."""
     classes = len(values)
     return float(values.sum() / (classes * (classes - 1)))
-
-
-def _check_shot(shot: int) -> None:
-    if shot < 1:
-        raise InputError(f"shot {shot} was given: a prototype needs at least 1 image")

@@ -132,7 +132,7 @@ def run(options: Train, command: str) -> int:
 
         forecasted = forecast(training_job(backbone, base, val, **learning))
         if first:
-            print(*forecasted.sentences(), sep="\n")
+            print(*forecasted, sep="\n")
         return 0
     result = cplsr.train(
         backbone,

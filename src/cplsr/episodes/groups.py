@@ -6,7 +6,16 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt32
 from numpy import ndarray
 
-from cplsr.episodes.draws import distinct_below
+from cplsr.episodes.streams import distinct_below
+
+
+def can_split(groups: Int64[ndarray, "members"], shot: int, query: int) -> bool:
+    """Whether some `shot` images of a class leave `query` images or more in groups that they do not touch."""
+    totals = 1  # bit t says that some set of groups has t images together
+    for size in np.unique(groups, return_counts=True)[1].tolist():
+        totals |= totals << size
+    fewest = next(t for t in range(shot, len(groups) + 1) if totals >> t & 1)
+    return len(groups) - fewest >= query
 
 
 class GroupedClasses:
@@ -16,29 +25,14 @@ class GroupedClasses:
     """
 
     def __init__(self, images: list[Int64[ndarray, "_"]], groups: Int64[ndarray, "images"]) -> None:
-        self._images = images
-        self._groups = groups
-        self._group_count = int(groups.max(initial=-1)) + 1
-        self._members = np.concatenate([groups[members] for members in images]) if images else groups[:0]
+        self._group_count = int(groups.max()) + 1
+        self._members = np.concatenate([groups[members] for members in images])
         self._sizes = np.array([len(members) for members in images], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)])[:-1]
         of_class = np.repeat(np.arange(len(images)), self._sizes)
         cells = of_class * self._group_count + self._members
         self._positions = (np.argsort(cells, kind="stable") - self._starts[of_class]).astype(np.int64)
         self._cells = np.sort(cells)
-
-    def only(self, classes: list[int]) -> GroupedClasses:
-        """The same for some of the classes, numbered anew."""
-        return GroupedClasses([self._images[c] for c in classes], self._groups)
-
-    def can_split(self, class_: int, shot: int, query: int) -> bool:
-        """Whether some `shot` images of the class leave at least `query` images in groups that they do not touch."""
-        members = self._groups[self._images[class_]]
-        totals = 1  # bit t says that some set of groups has t images together
-        for size in np.unique(members, return_counts=True)[1].tolist():
-            totals |= totals << size
-        fewest = next(t for t in range(shot, len(members) + 1) if totals >> t & 1)
-        return len(members) - fewest >= query
 
     def draw_queries(
         self,

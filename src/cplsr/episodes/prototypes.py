@@ -47,13 +47,6 @@ def query_targets(way: int, query: int) -> Int[Tensor, "queries"]:
     return torch.arange(way).repeat_interleave(query)
 
 
-def episode_loss(
-    logits: Float[Tensor, "*episodes queries way"], targets: Int[Tensor, "*episodes queries"]
-) -> Float[Tensor, ""]:
-    """Cross-entropy of the softmax over the classes, averaged over all queries of all episodes."""
-    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
-
-
 def accuracy(
     logits: Float[Tensor, "*episodes queries way"], targets: Int[Tensor, "*#episodes queries"]
 ) -> Float[Tensor, "*episodes"]:

@@ -12,9 +12,8 @@ from jaxtyping import Bool, Int32, Int64, Shaped
 from numpy import ndarray
 
 from cplsr.declared import fit
-from cplsr.episodes.draws import distinct_below, philox_words
-from cplsr.episodes.groups import GroupedClasses
-from cplsr.episodes.streams import Stream
+from cplsr.episodes.groups import GroupedClasses, can_split
+from cplsr.episodes.streams import Stream, distinct_below, philox_words
 from cplsr.errors import InputError
 from cplsr.settings.episodes import Queries
 
@@ -40,7 +39,6 @@ class Episodes:
     targets: Int64[ndarray, "episodes queries"] | None = None
 
     def __len__(self) -> int:
-        """How many episodes there are."""
         return len(self.support)
 
     def __getitem__(self, part: slice | Bool[ndarray, "episodes"]) -> Episodes:
@@ -111,10 +109,13 @@ class EpisodeSampler:
 
         names, codes = number_by_first_appearance(labels)
         images = _images_by_class(codes, len(names))
-        grouped = None if groups is None else GroupedClasses(images, _group_codes(groups, len(codes)))
-        usable = [len(members) >= shot + query for members in images]
-        if grouped is not None:
-            usable = [fits and grouped.can_split(c, shot, query) for c, fits in enumerate(usable)]
+        grouped = None if groups is None else number_by_first_appearance(groups)[1]
+        if grouped is not None and len(grouped) != len(codes):
+            raise InputError(f"{len(grouped)} groups were given for {len(codes)} images: give one group per image")
+        usable = [
+            len(members) >= shot + query and (grouped is None or can_split(grouped[members], shot, query))
+            for members in images
+        ]
         chosen = [c for c, fits in enumerate(usable) if fits]
 
         self.left_out: tuple[tuple[Any, int], ...] = tuple(
@@ -125,10 +126,11 @@ class EpisodeSampler:
 
         self.classes: tuple[Any, ...] = tuple(names[c] for c in chosen)
         self._names = _array_of_labels(self.classes, labels)
-        self._sizes = np.array([len(images[c]) for c in chosen], dtype=np.int64)
+        images = [images[c] for c in chosen]
+        self._sizes = np.array([len(members) for members in images], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
-        self._images = np.concatenate([images[c] for c in chosen])
-        self._grouped = None if grouped is None else grouped.only(chosen)
+        self._images = np.concatenate(images)
+        self._grouped = None if grouped is None else GroupedClasses(images, grouped)
 
     def draw(self, count: int, first: int = 0) -> Episodes:
         """Episodes `first`, `first + 1`, ..., `count` of them."""
@@ -153,22 +155,25 @@ class EpisodeSampler:
             names[part] = self._names[classes]
         return Episodes(support, query if targets is None else query.reshape(targets.shape), names, targets)
 
-    def _words(self, count: int, first: int, attempt: int = 0) -> tuple[ndarray, ndarray, ndarray | None]:
+    def _words(self, numbers: Int64[ndarray, "episodes"], attempt: int) -> tuple[ndarray, ndarray, ndarray | None]:
         """Random words for the classes (way, episodes), for the images (shot + query, episodes · way), for the shares.
 
         With uneven queries there are words for as many images as a class may be asked about.
         """
         each = self.shot + self.query
-        words = philox_words(self.seed, count, self.way * (1 + each), first=first, stream=Stream.IMAGES + attempt)
+        words = self._rows(numbers, self.way * (1 + each), Stream.IMAGES + attempt)
         for_classes, for_images = np.ascontiguousarray(words[:, : self.way].T), self._by_image(words[:, self.way :])
         if self.queries == "balanced":
             return for_classes, for_images, None
         beyond = self.way * self.query * (self.way - 1)
-        words = philox_words(
-            self.seed, count, 2 * self.way + beyond, first=first, stream=Stream.UNEVEN_QUERIES + attempt
-        )
+        words = self._rows(numbers, 2 * self.way + beyond, Stream.UNEVEN_QUERIES + attempt)
         more = self._by_image(words[:, 2 * self.way :])
         return for_classes, np.concatenate([for_images, more]), words[:, : 2 * self.way]
+
+    def _rows(self, numbers: Int64[ndarray, "episodes"], words: int, stream: int) -> ndarray:
+        first, count = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
+        rows = philox_words(self.seed, count, words, first=first, stream=stream)
+        return rows if count == len(numbers) else rows[numbers - first]
 
     def _by_image(self, words: ndarray) -> ndarray:
         return words.reshape(len(words), self.way, -1).transpose(2, 0, 1).reshape(-1, len(words) * self.way)
@@ -194,48 +199,41 @@ class EpisodeSampler:
             counts[:, position] += np.minimum(room[:, position] - counts[:, position], lacking)
         return counts
 
-    def _draw_classes(self, words: ndarray) -> Int32[ndarray, "episodes way"]:
-        return distinct_below(words, np.full(words.shape[1], len(self._sizes), dtype=np.int64)).T
-
     def _draw_places(self, count: int, first: int) -> tuple[ndarray, ndarray, ndarray]:
         """Classes (episodes, way), places of images within their class (images, episodes, way), queries of each class.
 
-        Of the images the first `shot` are support images; how many of the others are queries the last array says.
+        Of the images the first `shot` are support images; how many of the others are queries the last array says. An
+        episode that does not work out, as may be where groups are kept apart, is drawn again from the next stream.
         """
-        if self._grouped is not None:
-            return self._draw_apart(count, first, self._grouped)
-        for_classes, for_images, for_shares = self._words(count, first)
-        classes = self._draw_classes(for_classes)
-        positions = distinct_below(for_images, self._sizes[classes].reshape(-1))
-        return classes, positions.reshape(-1, count, self.way), self._counts(classes, for_shares)
+        numbers = np.arange(first, first + count)
+        classes, places, counts, worked = self._attempt(numbers, 0)
+        attempts = 1
+        while not worked.all():
+            again = np.flatnonzero(~worked)
+            if attempts == ATTEMPTS:
+                raise InputError(
+                    f"after {ATTEMPTS} attempts {len(again)} of {count} episodes still had too few query images "
+                    f"outside the groups of their support set: lower way ({self.way}), shot ({self.shot}) or query "
+                    f"({self.query})"
+                )
+            classes[again], places[:, again], counts[again], worked[again] = self._attempt(numbers[again], attempts)
+            attempts += 1
+        return classes, places, counts
 
-    def _draw_apart(self, count: int, first: int, grouped: GroupedClasses) -> tuple[ndarray, ndarray, ndarray]:
-        """The same with groups kept apart; an episode that does not work out is drawn again from the next stream."""
-        classes = np.empty((count, self.way), dtype=np.int32)
-        most = self.query if self.queries == "balanced" else self.way * self.query
-        positions = np.empty((self.shot + most, count, self.way), dtype=np.int32)
-        counts = np.empty((count, self.way), dtype=np.int64)
-        missing = np.arange(count)
-        for attempt in range(ATTEMPTS):
-            if len(missing) == 0:
-                return classes, positions, counts
-            span = int(missing[-1] - missing[0]) + 1
-            for_classes, for_images, for_shares = self._words(span, first + int(missing[0]), attempt)
-            wanted = missing - missing[0]
-            for_images = for_images.reshape(-1, span, self.way)[:, wanted].reshape(len(for_images), -1)
-            drawn_classes = self._draw_classes(for_classes[:, wanted])
-            support = distinct_below(for_images[: self.shot], self._sizes[drawn_classes].reshape(-1))
-            support = support.reshape(self.shot, len(missing), self.way)
-            drawn_counts = self._counts(drawn_classes, None if for_shares is None else for_shares[wanted])
-            query, worked = grouped.draw_queries(drawn_classes, support, for_images[self.shot :], drawn_counts)
-            done = missing[worked]
-            classes[done], counts[done] = drawn_classes[worked], drawn_counts[worked]
-            positions[:, done] = np.concatenate([support, query])[:, worked]
-            missing = missing[~worked]
-        raise InputError(
-            f"after {ATTEMPTS} attempts {len(missing)} of {count} episodes still had too few query images outside "
-            f"the groups of their support set: lower way ({self.way}), shot ({self.shot}) or query ({self.query})"
-        )
+    def _attempt(
+        self, numbers: Int64[ndarray, "episodes"], attempt: int
+    ) -> tuple[ndarray, ndarray, ndarray, Bool[ndarray, "episodes"]]:
+        """Draw episodes with ascending numbers once, and say which worked out."""
+        count = len(numbers)
+        for_classes, for_images, for_shares = self._words(numbers, attempt)
+        classes = distinct_below(for_classes, np.full(count, len(self._sizes), dtype=np.int64)).T
+        counts, sizes = self._counts(classes, for_shares), self._sizes[classes].reshape(-1)
+        if self._grouped is None:
+            places = distinct_below(for_images, sizes).reshape(-1, count, self.way)
+            return classes, places, counts, np.ones(count, dtype=bool)
+        support = distinct_below(for_images[: self.shot], sizes).reshape(self.shot, count, self.way)
+        query, worked = self._grouped.draw_queries(classes, support, for_images[self.shot :], counts)
+        return classes, np.concatenate([support, query]), counts, worked
 
     def _warn_of_left_out(self, grouped: bool) -> None:
         if not self.left_out:
@@ -285,13 +283,6 @@ def _images_by_class(codes: Int64[ndarray, "images"], classes: int) -> list[Int6
     return np.split(order, np.cumsum(np.bincount(codes, minlength=classes))[:-1]) if classes else []
 
 
-def _group_codes(groups: Sequence[Hashable] | ndarray, images: int) -> Int64[ndarray, "images"]:
-    _, codes = number_by_first_appearance(groups)
-    if len(codes) != images:
-        raise InputError(f"{len(codes)} groups were given for {images} images: give one group per image")
-    return codes
-
-
 def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | ndarray) -> Shaped[ndarray, "classes"]:
     """The class names as an array of the labels' own type; mixed or nested labels are kept as objects."""
     if isinstance(labels, ndarray):
@@ -299,7 +290,4 @@ def _array_of_labels(names: tuple[Hashable, ...], labels: Sequence[Hashable] | n
     else:
         simple = {type(name) for name in names}
         dtype = np.asarray(names).dtype if simple in ({int}, {str}) else np.dtype(object)
-    array = np.empty(len(names), dtype=dtype)
-    for number, name in enumerate(names):
-        array[number] = name
-    return array
+    return np.fromiter(names, dtype, len(names))

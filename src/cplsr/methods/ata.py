@@ -27,7 +27,6 @@ Little, and enough: when all images of an episode move together, five such steps
 backbone; at four times the rate hardly any query is classified rightly.
 """
 
-
 LEVELS = 255
 """Steps from black to white in a pixel: the unit of a rate that a user gives."""
 
@@ -47,7 +46,6 @@ class Adversary(Objective):
     temperature: Temperature = 20.0
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if any(size < 1 or size % 2 == 0 for size in self.sizes):
             raise InputError(f"sizes is {list(self.sizes)}: give odd numbers, kernels have a center")

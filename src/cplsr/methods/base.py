@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import kl_div, log_softmax
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 from cplsr.declared import between
-from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
+from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.evaluation.adapting import Adaptation
 from cplsr.training.objective import Loss, Objective, TrainingEpisode
 
@@ -88,7 +88,7 @@ def prototype_loss(episode: TrainingEpisode, logits: Float[Tensor, "queries way"
     """Cross-entropy of the queries, and their accuracy."""
     way, each = episode.pixels.shape[:2]
     targets = query_targets(way, each - episode.shot).to(logits.device)
-    return episode_loss(logits, targets), accuracy(logits.detach(), targets)
+    return cross_entropy(logits, targets), accuracy(logits.detach(), targets)
 
 
 def agreement(clean: Float[Tensor, "queries way"], changed: Float[Tensor, "queries way"]) -> Float[Tensor, ""]:

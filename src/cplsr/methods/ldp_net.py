@@ -26,7 +26,6 @@ from cplsr.training.objective import Embed, Loss, Objective, TrainingEpisode
 JITTER_CHANCE = 0.8
 """How often the colors of a piece are changed."""
 
-
 Area = Annotated[float, above(0, 1)]
 
 
@@ -68,7 +67,6 @@ class LocalGlobalDistillation(Objective):
     temperature: Temperature = 20.0
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.share[0] > self.share[1]:
             raise InputError(f"share is {list(self.share)}: give the smallest and the largest area of a piece")

@@ -37,7 +37,7 @@ def starting_settings(method: Method, trains: str = "auto") -> dict[str, Any]:
     Optimizer, learning rate and the like are those of whole-backbone training; an adapter keeps the common ones. What
     the method says of its own parameters and of the images holds for both.
     """
-    whole = (method.trains if trains == "auto" else trains) == "backbone"
+    whole = _trains_backbone(method, trains)
     return {name: value for name, value in method.settings.items() if whole or name not in _OF_THE_BACKBONE}
 
 
@@ -48,7 +48,16 @@ def trained_kind(
 
     `trains` says `adapter` for the given one, `backbone` for all its weights, `auto` for what the method is known for.
     """
-    kind, options = _asked_kind(method, trains, adapter, adapter_options)
+    fit(trains, Trains, "train")
+    kind, options = adapter, dict(adapter_options)
+    if _trains_backbone(method, trains):
+        if options or kind not in (Coalescent.kind, Full.kind):  # the default, and what is trained anyway
+            given = " ".join([kind, *(f"{name}={value}" for name, value in options.items())])
+            raise InputError(
+                f"the adapter {given} was asked for, but {method.name!r} is to train the whole backbone: leave the "
+                "adapter out, or train it instead (--train adapter)"
+            )
+        kind = Full.kind
     if method.carrier in (None, kind):
         return kind, options
     return method.carrier, {"adapter": kind, "adapter_options": options}
@@ -57,21 +66,6 @@ def trained_kind(
 def learning_kind(kind: str, options: Mapping[str, Any]) -> str:
     """Which kind of adapter learns: the one that another carries, or itself."""
     return options.get("adapter") or kind
-
-
-def _asked_kind(
-    method: Method, trains: str, adapter: str, adapter_options: Mapping[str, Any]
-) -> tuple[str, dict[str, Any]]:
-    fit(trains, Trains, "train")
-    if (method.trains if trains == "auto" else trains) == "adapter":
-        return adapter, dict(adapter_options)
-    if adapter_options or adapter not in (Coalescent.kind, Full.kind):  # the default, and what is trained anyway
-        given = " ".join([adapter, *(f"{name}={value}" for name, value in adapter_options.items())])
-        raise InputError(
-            f"the adapter {given} was asked for, but {method.name!r} is to train the whole backbone: leave the adapter "
-            "out, or train it instead (--train adapter)"
-        )
-    return Full.kind, {}
 
 
 def make_objective(
@@ -100,6 +94,10 @@ def make_objective(
 def make_adaptation(method: Method, options: Mapping[str, Any]) -> Adaptation | None:
     """What the method does with a target's support set; `None` where it only makes prototypes of it."""
     return None if method.adaptation is None else method.adaptation(**_fitted(method, method.adaptation, options))
+
+
+def _trains_backbone(method: Method, trains: str) -> bool:
+    return (method.trains if trains == "auto" else trains) == "backbone"
 
 
 def _fitted(method: Method, maker: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,6 @@ class SupportTuning(Declared, Adaptation):
     one_shot: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self.options = self.as_dict()
 
@@ -113,10 +112,8 @@ class SupportTuning(Declared, Adaptation):
             with torch.enable_grad():
                 logits = cosine_logits(embed(augment(images[chosen], generator)), head)
                 loss = cross_entropy(logits, labels[chosen.to(labels.device)])
-            # Not backward(): the adapter under the tokens may have parameters that could learn, and must not.
-            learning = [*tokens, head]
-            for parameter, gradient in zip(learning, torch.autograd.grad(loss, learning), strict=True):
-                parameter.grad = gradient
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward(inputs=[*tokens, head])  # the adapter under the tokens may have some that must not learn
             optimizer.step()
         return head.detach()
 

@@ -13,6 +13,9 @@ from cplsr.errors import InputError
 from cplsr.reservation.symmetric import Triangle
 from cplsr.settings.training import Statistics
 
+NAMES = ("counts", "means", "scatter", "cubes", "fourths")
+"""Of the tensors that are the state of `ClassMoments`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -134,25 +137,15 @@ class ClassMoments:
 
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name, to be stored or sent to another process."""
-        return {name: getattr(self, name) for name in ("counts", "means", "scatter", "cubes", "fourths")}
+        return {name: getattr(self, name) for name in NAMES}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], *, statistics: Statistics = "raw") -> ClassMoments:
-        """The inverse of `tensors`; the tensors are taken over, not copied."""
-        means = tensors.get("means")
-        if means is None or means.ndim != 2:
-            raise InputError("these tensors are not class moments: `means` of shape (classes, dim) is missing")
+        """The inverse of `tensors`; the tensors are taken over, not copied, and others among them are left."""
         moments = cls.__new__(cls)
-        moments.statistics, moments.triangle = statistics, Triangle(means.shape[1])
-        classes, dim, packed = *means.shape, moments.triangle.size
-        shapes = {"counts": (classes,), "means": (classes, dim), "scatter": (classes, packed)}
-        shapes |= {"cubes": (classes, dim), "fourths": (classes,)}
-        for name, shape in shapes.items():
-            tensor, dtype = tensors.get(name), torch.int64 if name == "counts" else torch.float64
-            if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != dtype:
-                given = "missing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-                raise InputError(f"these tensors are not class moments: {name} is {given}, not {dtype} {shape}")
-            setattr(moments, name, tensor)
+        moments.statistics, moments.triangle = statistics, Triangle(tensors["means"].shape[1])
+        for name in NAMES:
+            setattr(moments, name, tensors[name])
         return moments
 
     def _add(self, label: int, part: Moments) -> None:

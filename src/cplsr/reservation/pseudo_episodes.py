@@ -10,8 +10,7 @@ from torch import Tensor
 
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
-from cplsr.reservation.candidates import Candidates, mix_classes, mixed_factors
-from cplsr.reservation.criteria import base_novel, novel_novel
+from cplsr.reservation.candidates import Candidates, base_novel, mix_classes, mixed_factors, novel_novel
 from cplsr.reservation.statistics import ClassGaussians
 from cplsr.settings.training import PseudoEpisodeRecipe
 
@@ -93,10 +92,13 @@ class PseudoEpisodeStream:
             raise InputError(f"pseudo-episode {number} was asked for: they are counted from 0")
         if self.online:
             return self._draw(number)
-        drawn_as = self._number_in_pool(number)
-        if drawn_as not in self._drawn:
-            self._drawn[drawn_as] = self._draw(drawn_as)
-        return self._drawn[drawn_as]
+        round_, place = divmod(number, self.pool)
+        if round_ > 0:
+            order = numbered_generator(self.seed, round_, Stream.POOL_ORDER)
+            place = int(torch.randperm(self.pool, generator=order)[place])
+        if place not in self._drawn:
+            self._drawn[place] = self._draw(place)
+        return self._drawn[place]
 
     def move(self, shifts: Float64[Tensor, "classes dim"]) -> None:
         """Draw from now on about means that lie `shifts` away from those it was made with."""
@@ -106,10 +108,3 @@ class PseudoEpisodeStream:
     def _draw(self, number: int) -> PseudoEpisode:
         generator = numbered_generator(self.seed, number, Stream.PSEUDO_EPISODES)
         return draw_pseudo_episode(self.gaussians, self.recipe, generator=generator)
-
-    def _number_in_pool(self, number: int) -> int:
-        round_, position = divmod(number, self.pool)
-        if round_ == 0:
-            return position
-        order = torch.randperm(self.pool, generator=numbered_generator(self.seed, round_, Stream.POOL_ORDER))
-        return int(order[position])

@@ -52,24 +52,22 @@ class ClassGaussians:
         _check_moments(moments)
         scale, shift = _scale_and_shift(moments, shrinkage)
         _warn_of_small_classes(moments, shrinkage, ridge)
+        shift = shift + ridge
         center = moments.means.mean(0)
-        factor, total = _sum_over_classes(moments, scale, shift + ridge, center)
-        return cls(moments, shrinkage, ridge, scale, shift + ridge, center, factor, total)
+        centered = moments.means - center
+        total = centered.T @ centered
+        log_determinants = []
+        for label in range(moments.classes):
+            covariance = _covariance(moments, label, scale[label], shift[label])
+            total += covariance
+            log_determinants.append(log_determinant(cholesky_factor(covariance, f"the covariance of class {label}")))
+        factor = cholesky_factor(total, "the sum of all covariances")
+        return cls(moments, shrinkage, ridge, scale, shift, center, factor, float(torch.stack(log_determinants).sum()))
 
     @property
     def means(self) -> Float64[Tensor, "classes dim"]:
         """μ_k (Eq. 5)."""
         return self.moments.means
-
-    @property
-    def classes(self) -> int:
-        """Number of base classes B."""
-        return self.moments.classes
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-        return self.moments.dim
 
     def moved(self, shifts: Float64[Tensor, "classes dim"]) -> ClassGaussians:
         """The same Gaussians about other means; their covariances, and with them ℓ, stay."""
@@ -86,11 +84,6 @@ class ClassGaussians:
     def covariance(self, label: int) -> Float64[Tensor, "dim dim"]:
         """Σ_k (Eq. 6) of one class, shrunk as asked and with the ridge."""
         return _covariance(self.moments, label, self.scale[label], self.shift[label])
-
-    @property
-    def covariances(self) -> Float64[Tensor, "classes dim dim"]:
-        """All Σ_k at once, unpacked: for analysis; 1404 classes at d = 384 take 1.66 GB."""
-        return torch.stack([self.covariance(label) for label in range(self.classes)])
 
     def save(self, path: Path | str) -> None:
         """Write everything to one safetensors file, whole or not at all, with a checksum."""
@@ -148,23 +141,6 @@ def _covariance(
     matrix = moments.triangle.unpack(moments.scatter[label]) * scale
     matrix.diagonal().add_(shift)
     return matrix
-
-
-def _sum_over_classes(
-    moments: ClassMoments,
-    scale: Float64[Tensor, "classes"],
-    shift: Float64[Tensor, "classes"],
-    center: Float64[Tensor, "dim"],
-) -> tuple[Float64[Tensor, "dim dim"], float]:
-    """The Cholesky factor of G, and ℓ; a class whose covariance is not positive definite is named here."""
-    centered = moments.means - center
-    total = centered.T @ centered
-    log_determinants = []
-    for label in range(moments.classes):
-        covariance = _covariance(moments, label, scale[label], shift[label])
-        total += covariance
-        log_determinants.append(log_determinant(cholesky_factor(covariance, f"the covariance of class {label}")))
-    return cholesky_factor(total, "the sum of all covariances"), float(torch.stack(log_determinants).sum())
 
 
 def _check_moments(moments: ClassMoments) -> None:

@@ -28,7 +28,7 @@ from cplsr.settings.training import TrainingSettings
 from cplsr.tensor_file import DamagedFileError
 
 FOLLOWED = 5
-"""Images of each class that tell how far it drifted."""
+"""Images of each class, of those in its statistics, that tell how far it drifted."""
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ def class_means(
     They are of at most `FOLLOWED` of the images in the statistics of each class: a drift needs few, for it is the
     difference between two means of the same images.
     """
-    chosen = followed_images(images.labels, settings)
+    chosen = statistics_images(images.labels, min(FOLLOWED, settings.statistics_images or FOLLOWED))
     turns = settings.turns_per_class
     with _last_layer(backbone):
         rows = torch.from_numpy(embed_turned(backbone, images, chosen, turns, processes)).double()
@@ -94,7 +94,7 @@ def _load(file: Path) -> ClassGaussians | None:
 def _compute(
     backbone: Backbone, images: DecodedImages, settings: TrainingSettings, processes: Processes
 ) -> ClassGaussians:
-    chosen = statistics_images(images.labels, settings)
+    chosen = statistics_images(images.labels, settings.statistics_images)
     turns = settings.turns_per_class
     count = len(images.classes)
     moments = ClassMoments(turns * count, backbone.embedding_dim, statistics=settings.statistics)
@@ -112,17 +112,8 @@ def _compute(
     return ClassGaussians.from_moments(parts[0], shrinkage=settings.shrinkage, ridge=settings.ridge)
 
 
-def statistics_images(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> Int64[ndarray, "chosen"]:
-    """Images that the statistics are taken from, class by class; the same in every run, whatever its seed."""
-    return _chosen(labels, settings.statistics_images)
-
-
-def followed_images(labels: Int64[ndarray, "images"], settings: TrainingSettings) -> Int64[ndarray, "chosen"]:
-    """Those that tell how far a class drifted."""
-    return _chosen(labels, min(FOLLOWED, settings.statistics_images or FOLLOWED))
-
-
-def _chosen(labels: Int64[ndarray, "images"], most: int | None) -> Int64[ndarray, "chosen"]:
+def statistics_images(labels: Int64[ndarray, "images"], most: int | None) -> Int64[ndarray, "chosen"]:
+    """At most so many images of each class, class by class: the same in every run, a lower limit's among them."""
     classes = torch.from_numpy(labels.copy())
     chosen = choose_statistics_images(classes, most, generator=torch.Generator().manual_seed(0))
     return chosen[classes[chosen].argsort(stable=True)].numpy()

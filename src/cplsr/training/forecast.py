@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import torch
 
 from cplsr.adapters.attach import attached
 from cplsr.data.decode import decode
 from cplsr.training.base_statistics import statistics_images
-from cplsr.training.needed_images import needed_images
+from cplsr.training.episode_plan import images_of_episode, needed_images
 from cplsr.training.run import TrainingJob
 
 TIMED = 8
@@ -21,59 +20,45 @@ FEWER_STATISTICS = "a short trial needs fewer statistics: --statistics-images 10
 FEWER_VALIDATIONS = "a short trial needs fewer validations: --validate-every 0 has them only at the start and the end"
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """The work of a run: images, and seconds for one of each kind as they were measured.
-
-    Attributes:
-        decoded: Images of the base and of the validation domain that must be decoded; those in the cache take no time.
-        statistics: Embeddings for the statistics, which take no time either if they are in the cache.
-        episodes: Base episodes.
-        learned: Images of all base episodes, each turn counted.
-        validated: Images of all validations, each turn counted.
-        seconds: Of one image decoded, embedded, and learned from.
-    """
-
-    decoded: int
-    statistics: int
-    episodes: int
-    learned: int
-    validated: int
-    seconds: tuple[float, float, float]
-
-    def sentences(self) -> list[str]:
-        """Say it, each part that there is with its time; what would shorten it stands first."""
-        decoding, embedding, learning = self.seconds
-        parts = [
-            (f"images to decode: {self.decoded:,}", self.decoded * decoding),
-            (f"embeddings for the statistics: {self.statistics:,}", self.statistics * embedding),
-            (f"base episodes: {self.episodes:,}, of {self.learned:,} images in all", self.learned * learning),
-            (f"embeddings for the validations: {self.validated:,}", self.validated * embedding),
-        ]
-        lines = [f"{what} (about {duration(seconds)})" for what, seconds in parts if seconds > 0]
-        total = sum(seconds for _, seconds in parts)
-        lines.append(
-            f"about {duration(total)} in all, by one timed step; less where the cache has decoded images or statistics"
-        )
-        shorter = ((self.statistics, FEWER_STATISTICS), (self.validated, FEWER_VALIDATIONS))
-        return [*(hint for embeddings, hint in shorter if embeddings * embedding > total / 4), *lines]
-
-
-def forecast(job: TrainingJob) -> Forecast:
-    """Count the work of a run, and time a little of each kind."""
+def forecast(job: TrainingJob) -> list[str]:
+    """Count the work of a run, time a little of each kind, and say it; what is in the cache takes no time."""
     settings, turns = job.settings, job.settings.turns_per_class
-    needed = needed_images(job.base.labels, settings, partner=job.objective.partner)
+    partner = job.objective.partner
+    needed = needed_images(job.base.labels, settings, partner=partner)
     interval = settings.validation_interval
     validations = 2 + ((settings.episodes - 1) // interval if interval > 0 else 0)
-    each = settings.way * (settings.shot + settings.query) * (2 if job.objective.partner else 1)
-    return Forecast(
+    return sentences(
         decoded=(len(job.base) if needed is None else len(needed)) + len(job.val),
-        statistics=turns * len(statistics_images(job.base.labels, settings)) if settings.pe else 0,
+        statistics=turns * len(statistics_images(job.base.labels, settings.statistics_images)) if settings.pe else 0,
         episodes=settings.episodes,
-        learned=settings.episodes * turns * each,
+        learned=settings.episodes * turns * images_of_episode(settings, partner=partner),
         validated=validations * turns * len(job.val),
         seconds=_timed(job),
     )
+
+
+def sentences(
+    decoded: int, statistics: int, episodes: int, learned: int, validated: int, seconds: tuple[float, float, float]
+) -> list[str]:
+    """Say the work of a run, each part that there is with its time; what would shorten it stands first.
+
+    All but the `episodes` are numbers of images, each turn counted, and `seconds` what one takes that is decoded,
+    embedded, and learned from.
+    """
+    decoding, embedding, learning = seconds
+    parts = [
+        (f"images to decode: {decoded:,}", decoded * decoding),
+        (f"embeddings for the statistics: {statistics:,}", statistics * embedding),
+        (f"base episodes: {episodes:,}, of {learned:,} images in all", learned * learning),
+        (f"embeddings for the validations: {validated:,}", validated * embedding),
+    ]
+    lines = [f"{what} (about {duration(took)})" for what, took in parts if took > 0]
+    total = sum(took for _, took in parts)
+    lines.append(
+        f"about {duration(total)} in all, by one timed step; less where the cache has decoded images or statistics"
+    )
+    shorter = ((statistics, FEWER_STATISTICS), (validated, FEWER_VALIDATIONS))
+    return [*(hint for embeddings, hint in shorter if embeddings * embedding > total / 4), *lines]
 
 
 def duration(seconds: float) -> str:

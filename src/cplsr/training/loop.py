@@ -26,8 +26,8 @@ from cplsr.records.run import TrainingRun
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import base_gaussians, class_means
+from cplsr.training.episode_plan import needed_images
 from cplsr.training.forecast import forecast
-from cplsr.training.needed_images import needed_images
 from cplsr.training.objective import JointObjective, Objective
 from cplsr.training.run import Run, TrainingJob
 from cplsr.training.run_folder import RunFolder, git_commit
@@ -102,10 +102,11 @@ def train(
         begun = folder.begin(_describe(job, command), resume=resume) if processes.first else None
         if left := processes.gather(begun)[0]:
             if processes.first and _log.isEnabledFor(logging.INFO):  # a step is timed only where somebody reads it
-                for sentence in forecast(job).sentences():
+                for sentence in forecast(job):
                     _log.info(sentence)
             _train(job, folder, workers)
-        return _finished(folder, processes, already=not left)
+        run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
+        return TrainingResult.of(run, folder=folder.path, already_finished=not left)
 
 
 def training_job(
@@ -132,7 +133,12 @@ def training_job(
         )
     if "seed" in default_options(adapter):
         options.setdefault("seed", settings.seed)
-    _check_adapter(backbone, adapter, options)
+    with attached(backbone, adapter, options) as made:
+        if not any(True for _ in made.parameters()):
+            raise InputError(
+                f"the adapter {adapter!r} has no parameters, so there is nothing to train: save it as it is, or let it "
+                "carry an adapter that learns (--adapter-options adapter=coalescent)"
+            )
     return TrainingJob(backbone, base, val, adapter, options, settings, objective, processes, snapshots)
 
 
@@ -188,16 +194,6 @@ def _check_request(backbone: Backbone, settings: TrainingSettings, objective: Ob
         )
 
 
-def _check_adapter(backbone: Backbone, kind: str, options: dict[str, Any]) -> None:
-    with attached(backbone, kind, options) as adapter:
-        learns = any(True for _ in adapter.parameters())
-    if not learns:
-        raise InputError(
-            f"the adapter {kind!r} has no parameters, so there is nothing to train: save it as it is, or let it carry "
-            "an adapter that learns (--adapter-options adapter=coalescent)"
-        )
-
-
 def _with_validation(base: Domain, val: Domain | None, settings: TrainingSettings) -> tuple[Domain, Domain]:
     if val is not None:
         return base, val
@@ -234,8 +230,3 @@ def _describe(job: TrainingJob, command: str | None) -> TrainingRun:
         threads=torch.get_num_threads(),
         command=command,
     )
-
-
-def _finished(folder: RunFolder, processes: Processes, *, already: bool) -> TrainingResult:
-    run = processes.gather(TrainingRun.read(folder.path) if processes.first else None)[0]
-    return TrainingResult.of(run, folder=folder.path, already_finished=already)

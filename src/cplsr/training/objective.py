@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, cross_entropy
 
 from cplsr.adapters.attach import detach
 from cplsr.backbones.backbone import Backbone
@@ -19,7 +19,7 @@ from cplsr.backbones.pooling import last_class_token
 from cplsr.declared import Declared
 from cplsr.episodes.heads.ridge import TEMPERATURE as RIDGE_TEMPERATURE
 from cplsr.episodes.heads.ridge import Ridge
-from cplsr.episodes.prototypes import accuracy, cosine_logits, episode_loss, prototypes, query_targets
+from cplsr.episodes.prototypes import accuracy, cosine_logits, prototypes, query_targets
 from cplsr.reservation.pseudo_episodes import PseudoEpisode
 from cplsr.settings.training import TrainingSettings
 
@@ -74,7 +74,6 @@ class Objective(Declared, nn.Module, ABC):
     partner: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         nn.Module.__init__(self)
         self.length = 1
         super().__post_init__()
@@ -149,7 +148,7 @@ def joint_loss(
     logits = query_logits(embeddings[:, :shot], embeddings[:, shot:].flatten(0, 1), settings)
     targets = query_targets(len(embeddings), each - shot).to(embeddings.device)
     real = way * (each - shot)
-    return episode_loss(logits, targets), accuracy(logits[:real].detach(), targets[:real])
+    return cross_entropy(logits, targets), accuracy(logits[:real].detach(), targets[:real])
 
 
 def query_logits(

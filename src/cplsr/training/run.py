@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,8 @@ from cplsr.records.run import SNAPSHOTS
 from cplsr.reservation.pseudo_episodes import PseudoEpisodeStream
 from cplsr.settings.training import TrainingSettings
 from cplsr.training.base_statistics import class_means
-from cplsr.training.episode_plan import EpisodePlan, base_sampler, plan_base_episode
+from cplsr.training.episode_plan import PARTNERS, base_sampler, images_of_episode, plan_base_episode
 from cplsr.training.monitor import Monitor
-from cplsr.training.needed_images import PARTNERS
 from cplsr.training.objective import Objective, TrainingEpisode
 from cplsr.training.optimizer import make_optimizer, rate_factor, set_rates
 from cplsr.training.run_folder import RunFolder, RunState, nested
@@ -79,7 +79,8 @@ class Run:
         self.parameters = [*self.adapter.parameters(), *self.objective.parameters()]
         self.settings = settings = job.settings
         self.optimizer = make_optimizer(settings, self.adapter.parameters(), self.objective.parameters())
-        self.sampler = base_sampler(images.labels, settings)
+        plan = partial(plan_base_episode, base_sampler(images.labels, settings), sst=settings.turned_classes)
+        self.plans = lru_cache(2 * settings.episodes_per_step)(plan)  # of a base episode and its partner
         self.embed: Any = torch.compile(self.backbone) if settings.compile else self.backbone
         self.state: RunState
         self.monitor: Monitor
@@ -88,6 +89,7 @@ class Run:
         """Train to the end."""
         settings = self.settings
         at_once = settings.episodes_per_step * self.processes.count
+        each = images_of_episode(settings, partner=self.objective.partner)
         self.state = self._restored() or RunState(adapter=_copy(self.adapter))
         self.monitor = Monitor(self.folder, settings, self.state, self.processes.first)
         begin = time.monotonic() - self.state.seconds
@@ -102,7 +104,7 @@ class Run:
                 losses, accuracies = self._episodes(self.state.episode, at_once)
                 self.state.episode += at_once
                 done = self.state.episode
-                images = at_once * settings.turns_per_class * settings.way * (settings.shot + settings.query)
+                images = at_once * settings.turns_per_class * each
                 self.monitor.episode(done, at_once, losses, accuracies, images, time.monotonic() - start)
                 self._average(at_once)
                 interval = settings.validation_interval
@@ -118,14 +120,13 @@ class Run:
         """Base episodes `first` to `first + at_once`, this process's share of them; mean loss and accuracy of all."""
         settings = self.settings
         mine = self.processes.share(range(first, first + at_once))
-        plans = [self._plans(number) for number in mine]
         taken, steps = (episodes // at_once * settings.turns_per_class for episodes in (first, settings.episodes))
         sums = torch.zeros(2, dtype=torch.float64)
         for step in range(settings.turns_per_class):
             self.optimizer.zero_grad(set_to_none=True)
-            for number, plan in zip(mine, plans, strict=True):
-                episode = self._episode(plan[step], number * settings.turns_per_class + step)
-                loss, right = self.objective.loss(self.embed, episode, self._partner(number, step))
+            for number in mine:
+                partner = self._episode(number + PARTNERS, step) if self.objective.partner else None
+                loss, right = self.objective.loss(self.embed, self._episode(number, step), partner)
                 self._check(loss, first, "loss")
                 (self._with_penalty(loss) / len(mine)).backward()
                 sums += torch.tensor([loss.item(), right.item()], dtype=torch.float64)
@@ -162,12 +163,13 @@ class Run:
         self.state.drift = {"means": means - self.frozen_means}
         self.pseudo.move(self.state.drift["means"])
 
-    def _episode(self, plan: EpisodePlan, step: int) -> TrainingEpisode:
-        settings = self.settings
+    def _episode(self, number: int, step: int) -> TrainingEpisode:
+        settings, plan = self.settings, self.plans(number)[step]
+        own = number * settings.turns_per_class + step
         turned = torch.from_numpy(
             self.images.labels[plan.images[:, 0]] + len(self.images.classes) * np.array(plan.turns)
         )
-        changes = numbered_generator(settings.seed, step, Stream.AUGMENTATIONS)
+        changes = numbered_generator(settings.seed, own, Stream.AUGMENTATIONS)
         pixels = plan.pixels(self.images, settings.augment, changes)
         if settings.sst and not settings.turned_classes:
             pixels = turned_at_random(pixels, changes)
@@ -175,19 +177,9 @@ class Run:
             pixels=pixels.unflatten(0, plan.images.shape),
             shot=settings.shot,
             classes=turned,
-            generator=numbered_generator(settings.seed, step, Stream.OBJECTIVES),
-            pseudo=None if self.pseudo is None else self.pseudo.episode(step),
+            generator=numbered_generator(settings.seed, own, Stream.OBJECTIVES),
+            pseudo=None if self.pseudo is None else self.pseudo.episode(own),
         )
-
-    def _partner(self, number: int, step: int) -> TrainingEpisode | None:
-        if not self.objective.partner:
-            return None
-        number += PARTNERS
-        return self._episode(self._plans(number)[step], number * self.settings.turns_per_class + step)
-
-    def _plans(self, number: int) -> list[EpisodePlan]:
-        settings = self.settings
-        return plan_base_episode(self.sampler, number, sst=settings.turned_classes, seed=settings.seed)
 
     def _with_penalty(self, loss: Tensor) -> Tensor:
         if self.settings.symmetry > 0 and isinstance(self.adapter, Coalescent) and not self.adapter.mahalanobis:
@@ -234,9 +226,10 @@ class Run:
             self.folder.save_state(self.state)
 
     def _save_adapter(self, name: str, episode: int) -> None:
+        temperature = float(getattr(self.objective, "temperature", self.settings.temperature))
         info = {
             "shot": self.settings.shot,
-            "temperature": _cosine_temperature(self.objective, self.settings),
+            "temperature": temperature if self.settings.head == "prototypes" else None,  # else scores are no cosines
             "method": self.objective.name,
             "settings": self.settings.as_dict(),
         }
@@ -264,13 +257,6 @@ class Run:
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
-
-
-def _cosine_temperature(objective: Objective, settings: TrainingSettings) -> float | None:
-    """The factor of the cosines in training; `None` where scores were not cosines."""
-    if settings.head != "prototypes":
-        return None
-    return float(getattr(objective, "temperature", settings.temperature))
 
 
 def _change(adapter: Adapter) -> dict[str, float] | None:

@@ -10,12 +10,11 @@ import numpy as np
 from cplsr.backbones.backbone import Backbone
 from cplsr.data.decoded_images import DecodedImages
 from cplsr.data.domain import Domain
-from cplsr.episodes.draws import philox_words
 from cplsr.episodes.heads import Head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.heads.ridge import Ridge
 from cplsr.episodes.sampling import Episodes
-from cplsr.episodes.streams import Stream
+from cplsr.episodes.streams import Stream, philox_words
 from cplsr.errors import InputError
 from cplsr.evaluation.embed import embed_turned
 from cplsr.evaluation.intervals import mean_interval
@@ -46,7 +45,7 @@ class Validation:
         plans = [
             plan
             for number in range(settings.validation_episodes // turns)
-            for plan in plan_base_episode(sampler, number, sst=settings.turned_classes, seed=settings.seed)
+            for plan in plan_base_episode(sampler, number, sst=settings.turned_classes)
         ]
         turned = np.array([plan.turns for plan in plans])
         rows = np.stack([plan.images for plan in plans]) + len(images) * turned[..., None]

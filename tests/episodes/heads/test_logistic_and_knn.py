@@ -49,8 +49,8 @@ def test_logistic_regression_is_scikit_learns(way, shot, C):
         support = unit(vectors[episodes.support[episode].reshape(-1)])
         queries = unit(vectors[episodes.query[episode].reshape(-1)])
         theirs = LogisticRegression(C=C, tol=1e-12, max_iter=100_000).fit(support, truth)
-        fit = fit_logistic(torch.from_numpy(support @ support.T)[None], classes_of(way, shot), way, C=C)
-        weights, intercept = fit.dual[0].T.numpy() @ support, fit.intercept[0].numpy()
+        dual, own = fit_logistic(torch.from_numpy(support @ support.T)[None], classes_of(way, shot), way, C=C)
+        weights, intercept = dual[0].T.numpy() @ support, own[0].numpy()
         if way == 2:  # one weight vector there, two opposite ones here
             weights, intercept = weights[1:] - weights[:1], intercept[1:] - intercept[:1]
         np.testing.assert_allclose(weights, theirs.coef_, atol=2e-5)
@@ -72,9 +72,9 @@ def test_the_gradient_of_the_written_objective_is_zero(way, shot, C, spread, see
     vectors, episodes = problem(way, shot, count=2, seed=seed, spread=spread)
     for images in episodes.support:
         X = torch.from_numpy(unit(vectors[images.reshape(-1)]))
-        fit = fit_logistic((X @ X.T)[None], classes_of(way, shot), way, C=C)
-        W = (fit.dual[0].T @ X).requires_grad_()
-        b = fit.intercept[0].clone().requires_grad_()
+        dual, intercept = fit_logistic((X @ X.T)[None], classes_of(way, shot), way, C=C)
+        W = (dual[0].T @ X).requires_grad_()
+        b = intercept[0].clone().requires_grad_()
 
         loss = C * torch.nn.functional.cross_entropy(
             X @ W.T + b, torch.arange(way).repeat_interleave(shot), reduction="sum"
@@ -86,10 +86,8 @@ def test_the_gradient_of_the_written_objective_is_zero(way, shot, C, spread, see
 
 def test_equal_support_images_and_one_class_are_no_trouble():
     twice = torch.ones(1, 6, 6, dtype=torch.float64)  # six times the same unit vector
-    fit = fit_logistic(twice, classes_of(3, 2), 3)
-    torch.testing.assert_close(
-        (twice @ fit.dual + fit.intercept[:, None]).softmax(2), torch.full((1, 6, 3), 1 / 3).double()
-    )
+    dual, intercept = fit_logistic(twice, classes_of(3, 2), 3)
+    torch.testing.assert_close((twice @ dual + intercept[:, None]).softmax(2), torch.full((1, 6, 3), 1 / 3).double())
 
     vectors, episodes = problem(1, 2)
     assert (scores(Logistic(), vectors, episodes) == 0).all()

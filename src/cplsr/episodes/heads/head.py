@@ -171,9 +171,7 @@ def cosines_with_means(
 ) -> Float[Tensor, "*episodes images way"]:
     """Compute cos(image, Σ weight · image) for every class; 0 where either of the two is the zero vector.
 
-    Args:
-        products: Inner products of the images of a task.
-        weights: Of the images that the columns of the products stand for.
+    The weights are of the images that the columns of the products stand for.
     """
     columns = weights.shape[-2]
     means = (weights * (products.inner[..., :columns, :] @ weights)).sum(dim=-2)

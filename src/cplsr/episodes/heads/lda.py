@@ -63,9 +63,7 @@ class Lda(ProductHead):
 def ledoit_wolf_shrinkage(deviations: Float[Tensor, "*episodes rows rows"], dim: int) -> Float[Tensor, "*episodes"]:
     """Estimate the ρ that brings the covariance closest to the true one (Ledoit and Wolf, 2004).
 
-    Args:
-        deviations: Inner products of n rows around 0, whose covariance is CᵀC / n.
-        dim: How many numbers a row has.
+    The covariance CᵀC / n is that of n rows around 0 with `dim` numbers each, `deviations` are their inner products.
     """
     rows = deviations.shape[-1]
     squares = deviations.diagonal(dim1=-2, dim2=-1)

@@ -33,22 +33,13 @@ class Logistic(ProductHead):
     def from_products(self, products: Products) -> Float[Tensor, "*episodes queries way"]:
         """See `ProductHead.from_products`."""
         cosines = products.unit()
-        fit = fit_logistic(cosines.of_support.double(), products.labels, products.way, C=self.C)
-        return (cosines.of_queries.double() @ fit.dual + fit.intercept[..., None, :]).to(cosines.inner.dtype)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LogisticFit:
-    """Multinomial logistic regressions, one per episode, written in the support set: W = dualᵀ X, logits = X Wᵀ + b."""
-
-    dual: Float[Tensor, "*episodes support way"]
-    intercept: Float[Tensor, "*episodes way"]
+        dual, intercept = fit_logistic(cosines.of_support.double(), products.labels, products.way, C=self.C)
+        return (cosines.of_queries.double() @ dual + intercept[..., None, :]).to(cosines.inner.dtype)
 
 
 def fit_logistic(
     gram: Float[Tensor, "*episodes support support"], labels: Int[Tensor, "support"], way: int, *, C: float = 1.0
-) -> LogisticFit:
+) -> tuple[Float[Tensor, "*episodes support way"], Float[Tensor, "*episodes way"]]:
     """Minimize C · Σ cross-entropy + ½‖W‖² with a free intercept, for many episodes at once.
 
     The solution lies in the span of the support set, W = Aᵀ X, and is where λA = Y − P with λ = 1/C, one-hot labels Y
@@ -56,11 +47,8 @@ def fit_logistic(
     matrix ½K + λI never overshoot; Nesterov's momentum, dropped in an episode whenever it points uphill, makes them
     few. With two classes scikit-learn charges one weight vector, here two opposite ones of half its size: λ is 2/C.
 
-    Args:
-        gram: Inner products of the support embeddings.
-        labels: The class of each support image.
-        way: The number of classes.
-        C: The weight of the cross-entropy.
+    Returns:
+        A, found from the inner products K of the support embeddings, and the intercept b: the logits are X Wᵀ + b.
     """
     support = gram.shape[-1]
     penalty = (2.0 if way == 2 else 1.0) / C
@@ -77,7 +65,7 @@ def fit_logistic(
     for _ in range(MAX_STEPS):
         residual = truth - logits_ahead.softmax(dim=-1) - penalty * ahead
         if residual.abs().amax() < TOLERANCE:
-            return LogisticFit(ahead, intercept_ahead[..., 0, :])
+            return ahead, intercept_ahead[..., 0, :]
         change, shift = step @ residual, 2 * share.transpose(-1, -2) @ residual
         new = (ahead + change, intercept_ahead + shift, logits_ahead + gram @ change + shift)
         uphill = (residual * (new[2] - logits)).sum(dim=(-2, -1), keepdim=True) < 0

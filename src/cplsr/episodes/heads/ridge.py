@@ -44,13 +44,8 @@ def fit_ridge(
 ) -> tuple[Float[Tensor, "dim way"], Float[Tensor, "support way"]]:
     """W, and z · W for each support image as if it had been left out; solved in the smaller of the two spaces.
 
-    With A = (Xᵀ X + λ I)⁻¹ the weights are A Xᵀ Y, and the residual of a left-out image is its residual divided by
-    1 − xᵀ A x.
-
-    Args:
-        support: Embeddings of length one.
-        labels: The class of each; every class has some.
-        penalty: The weight λ.
+    Embeddings have length one, and every class has some. With A = (Xᵀ X + λ I)⁻¹ the weights are A Xᵀ Y, and the
+    residual of a left-out image is its residual divided by 1 − xᵀ A x.
     """
     truth = one_hot(labels, int(labels.max()) + 1, support)
     if len(support) <= support.shape[1]:
@@ -71,13 +66,8 @@ def leave_one_out_scores(
 ) -> Float[Tensor, "*episodes support way"]:
     """z · W for each support image as if it had been left out, without solving anything again.
 
-    With G = X Xᵀ + λ I and α = G⁻¹ Y, the residual of image i is α_i / (G⁻¹)_ii.
-
-    Args:
-        support: Inner products of the support images.
-        labels: The class of each.
-        way: The number of classes.
-        penalty: The weight λ, or one for each episode (…, 1, 1).
+    With G = X Xᵀ + λ I and α = G⁻¹ Y, the residual of image i is α_i / (G⁻¹)_ii. Given are the inner products X Xᵀ,
+    and λ, or one for each episode (…, 1, 1).
     """
     factor = penalized_factor(support, penalty)
     truth = one_hot(labels, way, factor)
