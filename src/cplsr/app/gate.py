@@ -30,7 +30,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cplsr.app.actions import Uploads, understood
+from cplsr.app.actions import Uploads
+from cplsr.app.page import understood
 from cplsr.app.uploads import Limits
 
 OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

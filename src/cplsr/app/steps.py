@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cplsr.app.actions import Reason
+from cplsr.app.actions import Name, Position, Reason
 from cplsr.app.session import LeftOut, Query, Session, query_at
 from cplsr.app.texts import Said, TextError
 from cplsr.app.uploads import Limits, Picture, receive
@@ -53,13 +53,13 @@ def add_class(session: Session, name: str, files: Sequence[Path], drop: str = ""
     return _step(session, drop, left_out=session.left_out + left_out, **changes)
 
 
-def remove_class(session: Session, name: str) -> Outcome:
+def remove_class(session: Session, name: Name) -> Outcome:
     """Forget a class and its examples; pictures that were corrected to it get the classifier's answer again."""
     _check_class(session, name)
     return _relabeled(session, {picture: None for picture, _ in session.examples_of(name)})
 
 
-def rename_class(session: Session, name: str, new: str) -> Outcome:
+def rename_class(session: Session, name: Name, new: Name) -> Outcome:
     """Call a class something else."""
     _check_class(session, name)
     new = _checked_name(new, session.shared.limits)
@@ -68,17 +68,17 @@ def rename_class(session: Session, name: str, new: str) -> Outcome:
     return _relabeled(session, {picture: new for picture, _ in session.examples_of(name)})
 
 
-def remove_example(session: Session, picture: str) -> Outcome:
+def remove_example(session: Session, picture: Name) -> Outcome:
     """Forget one example; with the last one, its class."""
     _check_example(session, picture)
     return _relabeled(session, {picture: None})
 
 
-def move_example(session: Session, picture: str, name: str) -> Outcome:
+def move_example(session: Session, picture: Name, to: Name) -> Outcome:
     """Say that an example is of another class."""
     _check_example(session, picture)
-    _check_class(session, name)
-    return _relabeled(session, {picture: name})
+    _check_class(session, to)
+    return _relabeled(session, {picture: to})
 
 
 def classify(session: Session, files: Sequence[Path], drop: str = "") -> Outcome:
@@ -116,22 +116,22 @@ def why(reason: Reason, limits: Limits) -> Said:
     return Said(reason, {"most": most[reason]} if reason in most else {})
 
 
-def correct(session: Session, position: int, name: str) -> Outcome:
-    """Make query number `position` an example of the class a visitor gives it; all answers are made again."""
-    query = query_at(session, position)
-    _check_class(session, name)
-    if query.corrected == name:
+def correct(session: Session, answer: Position, right: Name) -> Outcome:
+    """Make query number `answer` an example of the class a visitor gives it; all answers are made again."""
+    query = query_at(session, answer)
+    _check_class(session, right)
+    if query.corrected == right:
         return Outcome(session)
     if query.corrected is not None:
-        return move_example(session, query.picture.name, name)
+        return move_example(session, query.picture.name, right)
     twin = next((p.name for p in session.examples.values() if p.digest == query.picture.digest), None)
     if twin is not None:
         raise TextError("nothing_learned", name=query.picture.name, twin=twin)
     if sum(session.classes.values()) >= session.shared.limits.examples:
         raise TextError("too_many_examples", most=session.shared.limits.examples)
     queries = list(session.queries)
-    queries[position] = replace(query, corrected=name)
-    return _step(session, queries=tuple(queries), **_learned(session, name, (query.picture,)))
+    queries[answer] = replace(query, corrected=right)
+    return _step(session, queries=tuple(queries), **_learned(session, right, (query.picture,)))
 
 
 def clear_answers(session: Session) -> Outcome:
