@@ -15,7 +15,7 @@ import tyro
 
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
-from cplsr.cli.terminal import print_plain, print_table
+from cplsr.cli.terminal import print_plain, print_table, terminal
 from cplsr.cli.train import Train, warn_of_another_backbone
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
@@ -274,9 +274,7 @@ def write_table(whole: Table, out: Path) -> None:
 
 def show(whole: Table, narrower: Sequence[Table] = ()) -> None:
     """Print a table, or narrower ones, and below it the caption at the width of the terminal."""
-    from rich.console import Console
-
-    console = Console()
+    console = terminal()
     table, *parts = (dataclasses.replace(each, caption="") for each in (whole, *narrower))
     print_table(console, table, parts)
     if whole.caption:

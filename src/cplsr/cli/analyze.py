@@ -11,7 +11,7 @@ import tyro
 import cplsr
 from cplsr.cli.evaluate import named_adapter, open_measured
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import WARNING, print_plain
+from cplsr.cli.terminal import WARNING, print_plain, terminal
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.records.analysis import Analysis
@@ -45,15 +45,13 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, measure, write the folder, show tables."""
-    from rich.console import Console
-
     options = parse(Analyze, "analyze", arguments)
     analysis = run(options)
     from cplsr.analysis.findings import write_analysis
     from cplsr.report.analysis_section import tables
 
     write_analysis(analysis, options.out)
-    console = Console()
+    console = terminal()
     for table in tables(analysis):
         console.print(table.to_rich())
     for note in analysis.notes:

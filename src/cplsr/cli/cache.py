@@ -11,7 +11,7 @@ import tyro
 
 import cplsr
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import print_plain
+from cplsr.cli.terminal import print_plain, terminal
 from cplsr.declared import Declared
 
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
@@ -35,12 +35,11 @@ def main(arguments: list[str]) -> int:
 
 def info() -> None:
     """List what is kept for each model."""
-    from rich.console import Console
     from rich.table import Table
 
     cache = cplsr.EmbeddingCache()
     models = cache.contents()
-    console = Console()
+    console = terminal()
     total = sum(model.bytes for model in models)
     print_plain(console, f"embeddings in {cache.folder}: {_size(total)}")
     if models:

@@ -11,6 +11,7 @@ import tyro
 
 import cplsr
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import terminal
 from cplsr.errors import InputError
 from cplsr.settings.embedding import DecodingSettings
 from cplsr.settings.episodes import EpisodeShape
@@ -61,23 +62,21 @@ def main(arguments: list[str]) -> int:
 
 def list_data_sets() -> int:
     """Print the catalog, the procedural domains and the other kinds of sources."""
-    from rich.console import Console
-
     from cplsr.data.catalog import CATALOG
     from cplsr.data.procedural import DOMAINS
 
-    console = Console()
+    console = terminal()
     console.print("[bold]Benchmark data sets[/] (base sets: train / val / test, split by class)")
     for entry in CATALOG.values():
         classes = " / ".join(f"{count.classes:,}" for count in entry.expected.values())
         images = " / ".join(f"{count.images:,}" for count in entry.expected.values())
-        console.print(f"[cyan]{entry.name}:DIR[/]  {classes} classes, {images} images", highlight=False)
+        console.print(f"[cyan]{entry.name}:DIR[/]  {classes} classes, {images} images")
         _print_indented(console, f"in DIR: {entry.layout}")
         _print_indented(console, f"from: {entry.where}")
     console.print("\n[bold]Without a download[/]")
     for name, domain in DOMAINS.items():
-        console.print(f"[cyan]procedural:{name}[/]  {domain.summary}", highlight=False)
-    console.print("[cyan]digits[/]  scikit-learn's handwriting", highlight=False)
+        console.print(f"[cyan]procedural:{name}[/]  {domain.summary}")
+    console.print("[cyan]digits[/]  scikit-learn's handwriting")
     console.print("\n[bold]Your own[/]")
     console.print("a folder with one folder per class, a csv of path,label, a folder of parquet files, hf:user/name")
     return 0
@@ -85,8 +84,6 @@ def list_data_sets() -> int:
 
 def doctor(options: Doctor) -> int:
     """Examine a data set, print the findings, and give 0 only if it is usable."""
-    from rich.console import Console
-
     from cplsr.data.catalog import CATALOG
     from cplsr.data.doctor import Diagnosis, Finding, examine
 
@@ -98,7 +95,7 @@ def doctor(options: Doctor) -> int:
             domain = cplsr.open_domain(source, split=options.split)
     except InputError as error:
         fix = f"layout: {entry.layout}; where to get it: {entry.where}" if entry else ""
-        _print(Console(), Diagnosis(options.source, (Finding("bad", str(error), fix),)))
+        _print(Diagnosis(options.source, (Finding("bad", str(error), fix),)))
         return UNUSABLE
     diagnosis = examine(
         domain,
@@ -108,13 +105,14 @@ def doctor(options: Doctor) -> int:
         where=entry.where if entry else None,
         workers=options.workers,
     )
-    _print(Console(), diagnosis)
+    _print(diagnosis)
     return 0 if diagnosis.usable else UNUSABLE
 
 
-def _print(console: Console, diagnosis: Diagnosis) -> None:
+def _print(diagnosis: Diagnosis) -> None:
     from rich.text import Text
 
+    console = terminal()
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
     console.print(Text(diagnosis.name, style="bold"))
     for finding in diagnosis.findings:

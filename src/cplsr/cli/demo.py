@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import cplsr
 from cplsr.cli import evaluate
 from cplsr.cli.options import parse, read_recipe
+from cplsr.cli.terminal import print_plain, terminal
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
 from cplsr.settings.analysis import AnalysisSettings
@@ -54,9 +55,7 @@ class Demo(Declared):
 def main(arguments: list[str]) -> int:
     """Parse the options and run."""
     options = parse(Demo, "demo", arguments)
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     result = train_demo(options, console)
     targets = open_demo_targets(options)
     results = measure(options, result, targets, console)
@@ -168,8 +167,8 @@ def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, c
     made = [options.out / name for name in ("results.json", "run", "analysis")]
     write_report([path for path in made if path.exists()], page, title="cplsr demo", command="cplsr demo")
     console.print("[bold]4. What came of it[/]")
-    console.print(outcome(results, result), markup=False)
-    console.print(f"   All of it with charts, in one file: {page}", markup=False)
+    print_plain(console, outcome(results, result))
+    print_plain(console, f"   All of it with charts, in one file: {page}")
     console.print(NEXT)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import print_table
+from cplsr.cli.terminal import print_table, terminal
 from cplsr.declared import Declared
 from cplsr.report.tables import Table
 
@@ -46,11 +46,9 @@ def main(arguments: list[str]) -> int:
 def show(tables: list[Table], form: Format) -> None:
     """Print tables, an empty line between them."""
     if form == "terminal":
-        from rich.console import Console
-
         from cplsr.report.paper_table import by_shot
 
-        console = Console()
+        console = terminal()
         for table in tables:
             print_table(console, table, by_shot(table))
         return
