@@ -234,13 +234,13 @@ def host_name(place: str) -> str:
         return ""
 
 
-def is_file_below(path: str, *folders: Path) -> bool:
-    """Whether a path is that of a regular file in one of the folders: itself, and not by way of `..` or links.
+def is_file_below(path: str, folder: Path) -> bool:
+    """Whether a path is that of a regular file in a folder: itself, and not by way of `..` or links.
 
-    Nothing outside of the folders is looked at, and nothing is opened.
+    Nothing outside of the folder is looked at, and nothing is opened.
     """
     place = Path(path)
-    if ".." in place.parts or "\0" in path or not any(place.is_relative_to(folder) for folder in folders):
+    if ".." in place.parts or "\0" in path or not place.is_relative_to(folder):
         return False
     try:
         return str(place) == path == str(place.resolve(strict=True)) and stat.S_ISREG(os.lstat(path).st_mode)

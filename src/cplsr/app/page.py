@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Union, final, get_args
@@ -83,12 +83,13 @@ def build_page(shared: Shared, downloads: Path) -> Any:
 
 
 @final
+@dataclass
 class Visit:
     """A visitor's session and what is seen of it. file: the last download, which the next one replaces."""
 
-    def __init__(self, session: Session, view: View) -> None:
-        self.session, self.view = session, view
-        self.file: Path | None = None
+    session: Session
+    view: View
+    file: Path | None = None
 
 
 @final

@@ -168,11 +168,12 @@ def _receive(
     too_much = sum(picture.size for picture in kept) > limits.kept_bytes_of_all
     if too_much or len(kept) + len(files) > limits.pictures_of_all:
         raise TextError("too_many_of_all")
-    received = receive(files, shared.backbone.image_size, limits, _taken(session), shared.folder)
-    left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in received.unreadable]
+    taken = {*session.labels, *(asked.picture.name for asked in session.queries)}
+    pictures, unreadable = receive(files, shared.backbone.image_size, limits, taken, shared.folder)
+    left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in unreadable]
     seen = {picture.digest: picture.name for picture in known}
     fresh: list[Picture] = []
-    for picture in received.pictures:
+    for picture in pictures:
         if picture.digest in seen:
             left_out.append(LeftOut(picture.name, Said("same_picture", {"twin": seen[picture.digest]}), query))
         elif len(fresh) == room:
@@ -267,11 +268,6 @@ def _as_domain(pictures: tuple[Picture, ...]) -> Domain:
 def _label(classifier: FewShotClassifier, name: str) -> Any:
     """The class as the classifier has it (a saved one may have numbers), or the name itself where it is new."""
     return next((label for label in classifier.classes_.tolist() if str(label) == name), name)
-
-
-def _taken(session: Session) -> set[str]:
-    support = () if session.classifier is None else session.classifier.support_names_
-    return {*support, *(query.picture.name for query in session.queries)}
 
 
 def _checked_name(name: str, limits: Limits) -> str:
