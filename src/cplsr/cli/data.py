@@ -110,19 +110,17 @@ def doctor(options: Doctor) -> int:
 
 
 def _print(diagnosis: Diagnosis) -> None:
+    from rich.table import Column, Table
     from rich.text import Text
 
     console = terminal()
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
-    console.print(Text(diagnosis.name, style="bold"))
+    findings = Table.grid("", Column(overflow="fold"), padding=(0, 1))
     for finding in diagnosis.findings:
-        mark, style = marks[finding.verdict]
-        line = Text.assemble((mark, style), " ", finding.text)
-        # All lines after the first hang below the text, not below the mark.
-        for number, part in enumerate(line.wrap(console, max(20, console.width - 4))):
-            console.print(part if number == 0 else Text("    ") + part)
+        findings.add_row(Text(*marks[finding.verdict]), Text(finding.text))
         if finding.fix:
-            _print_indented(console, f"→ {finding.fix}")
+            findings.add_row("", Text(f"→ {finding.fix}", style="dim"))
+    console.print(Text(diagnosis.name, style="bold"), findings, sep="\n")
     console.print(Text("usable" if diagnosis.usable else "not usable", style="bold"))
 
 

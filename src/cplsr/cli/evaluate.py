@@ -170,8 +170,8 @@ def request_of(options: Evaluate) -> AdaptationRequest | None:
     if adaptation is None:
         able = [other for other in METHODS if METHODS.find(other).adaptation is not None]
         raise InputError(
-            f"the method {options.method!r} only makes prototypes of a support set, so there is nothing to add: measure "
-            f"what it trained with --adapter RUN, or give --method {' or '.join(able)}, or --tune-on-support"
+            f"the method {options.method!r} only makes prototypes of a support set, so there is nothing to add: "
+            f"measure what it trained with --adapter RUN, or give --method {' or '.join(able)}, or --tune-on-support"
         )
     return AdaptationRequest(options.method, adaptation, options.method_episodes)
 

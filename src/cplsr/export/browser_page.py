@@ -72,7 +72,7 @@ def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Ex
 def find_runtime() -> Path:
     """The folder of onnxruntime-web's files, in the cache; npm brings them there, or somebody has put its .tgz."""
     folder = cache_folder() / f"onnxruntime-web-{RUNTIME_VERSION}"
-    if all(_is_whole(folder / name) for name in RUNTIME_HASHES):
+    if all((folder / name).is_file() and sha256_of(folder / name) == RUNTIME_HASHES[name] for name in RUNTIME_HASHES):
         return folder
     package = folder.with_name(f"{folder.name}.tgz")
     with tempfile.TemporaryDirectory() as temporary:
@@ -114,7 +114,3 @@ def _content(archive: tarfile.TarFile, name: str) -> bytes:
     if file is None:
         raise InputError(f"{archive.name!r} has no {name}: it is not the package that was asked for")
     return file.read()
-
-
-def _is_whole(file: Path) -> bool:
-    return file.is_file() and sha256_of(file) == RUNTIME_HASHES[file.name]

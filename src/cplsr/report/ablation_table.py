@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from cplsr.records.ablation import AblationRun
 from cplsr.records.estimate import Estimate
-from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
+from cplsr.records.results import FROZEN, best_and_last
 from cplsr.report.estimates import combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
+K = TypeVar("K")
+V = TypeVar("V")
 AVERAGE = "average"
 OVER_SEEDS = "spread over seeds"
 NOT_ALLOWED = "best epoch on\nthe target (not allowed)"
@@ -135,25 +137,23 @@ def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Colum
 def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The last epoch, and the best one chosen on each target: averages, never bold, for nobody may choose so."""
     for shot in shots:
-        found: dict[str, list[tuple[SnapshotRow, SnapshotRow]]] = {}
-        for record in records:
-            if record.shot == shot:
-                best = best_and_last(row for row in record.snapshots if row.shot == shot)
-                found.setdefault(record.row, []).extend(best.values())
+        found = _grouped(
+            (record.row, pair)
+            for record in records
+            if record.shot == shot
+            for pair in best_and_last(row for row in record.snapshots if row.shot == shot).values()
+        )
         for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
             chosen = {
                 row: [Estimate(p[number].accuracy, p[number].ci95) for p in pairs] for row, pairs in found.items()
             }
-            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items() if own}
+            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items()}
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:
     """What the trainings cost, averaged over shots and seeds."""
     for heading, (figure, layout) in _COSTS.items():
-        costs: dict[str, list[float]] = {}
-        for record in records:
-            if (cost := figure(record)) is not None:
-                costs.setdefault(record.row, []).append(cost)
+        costs = _grouped((record.row, cost) for record in records if (cost := figure(record)) is not None)
         yield heading, {row: Cell(format(sum(known) / len(known), layout)) for row, known in costs.items()}
 
 
@@ -173,10 +173,7 @@ def targets_of(records: Sequence[AblationRun]) -> list[str]:
 
 def _measured(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> dict[str, Measured]:
     """Every row that was measured on all of the targets with all of its seeds, averaged over both."""
-    by_row: dict[str, list[AblationRun]] = {}
-    for record in records:
-        if record.shot == shot:
-            by_row.setdefault(record.row, []).append(record)
+    by_row = _grouped((record.row, record) for record in records if record.shot == shot)
     return {row: entry for row, own in by_row.items() if (entry := _average(own, shot, targets)) is not None}
 
 
@@ -192,6 +189,14 @@ def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) 
         differences += [combined([row.estimate for row in paired])] if paired else []
         episodes += [row.episodes for row in rows]
     return Measured(tuple(accuracies), tuple(differences), min(episodes))
+
+
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """All values of each key."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def _minus(text: str) -> str:
@@ -236,9 +241,7 @@ def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Seq
 
 def _unequal_seeds(records: Sequence[AblationRun], seeds: Sequence[int]) -> list[str]:
     """Rows that lack seeds others have: their means are of fewer trainings and other episodes."""
-    by_row: dict[tuple[str, int], list[int]] = {}
-    for record in records:
-        by_row.setdefault((record.row, record.shot), []).append(record.seed)
+    by_row = _grouped(((record.row, record.shot), record.seed) for record in records)
     return [
         f"{row}, {shot}-shot: only {'seed' if len(own) == 1 else 'seeds'} {', '.join(map(str, sorted(own)))}."
         for (row, shot), own in by_row.items()
