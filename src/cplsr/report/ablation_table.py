@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 from typing import Any, Literal, TypeVar
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.estimate import Estimate
+from cplsr.records.estimate import Estimate, combined
 from cplsr.records.results import FROZEN, best_and_last
-from cplsr.report.estimates import combined, spread
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 K = TypeVar("K")
@@ -127,9 +127,9 @@ def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Colum
     """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
     for shot in shots:
         measured = _measured(records, shot, targets_of(records))
-        averages = {row: spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
+        averages = {row: _spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
         changes = {row: each.differences for row, each in measured.items() if len(each.differences) > 1}
-        changed = {row: _minus(spread(differences, sign=True)) for row, differences in changes.items()}
+        changed = {row: _minus(_spread(differences, sign=True)) for row, differences in changes.items()}
         for what, figures in ((AVERAGE, averages), ("gain", changed)):
             yield f"{what},\n{OVER_SEEDS}\n{shot}-shot", {row: Cell(figure) for row, figure in figures.items()}
 
@@ -197,6 +197,20 @@ def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def _spread(seeds: Sequence[Estimate], *, sign: bool = False) -> str:
+    """How far the means of several seeds lie apart: half of their 95 % t interval, of two the lower and the higher.
+
+    They differ by their trainings and by their episodes, and both are in it.
+    """
+    means = [estimate.mean for estimate in seeds]
+    if len(means) < 3:
+        return " to ".join(Estimate(mean).written(sign=sign) for mean in sorted(means))
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / len(means) ** 0.5
+    return f"±{half:.2f}"
 
 
 def _minus(text: str) -> str:
