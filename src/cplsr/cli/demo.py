@@ -55,9 +55,13 @@ class Demo(Declared):
 def main(arguments: list[str]) -> int:
     """Parse the options and run."""
     options = parse(Demo, "demo", arguments)
+    from cplsr.data.open import open_targets
+
     console = terminal(soft_wrap=True)
     result = train_demo(options, console)
-    targets = open_demo_targets(options)
+    targets = open_targets(map(evaluate.split_name, TARGETS))
+    if not options.full:
+        targets = {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
     results = measure(options, result, targets, console)
     results.write(options.out / "results.json")
     look_inside(options, result, targets, console)
@@ -99,16 +103,6 @@ def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
 
     chosen = [np.flatnonzero(domain.labels == label)[:count] for label in range(len(domain.classes))]
     return domain.select(np.concatenate(chosen))
-
-
-def open_demo_targets(options: Demo) -> dict[str, cplsr.Domain]:
-    """Open the targets, with few images per class unless `--full`."""
-    from cplsr.data.open import open_targets
-
-    targets = open_targets(map(evaluate.split_name, TARGETS))
-    if options.full:
-        return targets
-    return {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
 
 
 def measure(
