@@ -46,9 +46,7 @@ def add_class(session: Session, name: str, files: Sequence[Path], drop: str = ""
         raise TextError("no_pictures", name=name)
     if name not in session.classes and len(session.classes) >= limits.classes:
         raise TextError("too_many_classes", most=limits.classes)
-    room = limits.examples - sum(session.classes.values())
-    full = Said("too_many_examples", {"most": limits.examples})
-    fresh, left_out = _receive(session, files, session.examples.values(), room, full, query=False)
+    fresh, left_out = _receive(session, files, query=False)
     changes = _learned(session, name, fresh) if fresh else {}
     return _step(session, drop, left_out=session.left_out + left_out, **changes)
 
@@ -83,14 +81,10 @@ def move_example(session: Session, picture: Name, to: Name) -> Outcome:
 
 def classify(session: Session, files: Sequence[Path], drop: str = "") -> Outcome:
     """Label image files; the answers join those that are there. drop: as in `add_class`."""
-    limits = session.shared.limits
     classifier = session.classifier
     if classifier is None or not session.is_ready:
         raise TextError("nothing_to_choose")
-    room = limits.answers - len(session.queries)
-    full = Said("too_many_answers", {"most": limits.answers})
-    known = [query.picture for query in session.queries]
-    fresh, left_out = _receive(session, files, known, room, full, query=True)
+    fresh, left_out = _receive(session, files, query=True)
     queries: tuple[Query, ...] = ()
     if fresh:
         with session.shared.lock:
@@ -154,24 +148,27 @@ def undo(session: Session) -> Outcome:
 
 
 def _receive(
-    session: Session, files: Sequence[Path], known: Iterable[Picture], room: int, full: Said, *, query: bool
+    session: Session, files: Sequence[Path], *, query: bool
 ) -> tuple[tuple[Picture, ...], tuple[LeftOut, ...]]:
-    """Read as many new pictures as there is room for; the others are left out with the reason, `full` beyond that.
+    """Read as many new pictures to label, or as examples, as there is room for; the others are left out, and why.
 
     A picture that is there already does not count twice: as an example it would recognize itself and make the estimate
     too good.
     """
     shared, limits = session.shared, session.shared.limits
+    asked = [query.picture for query in session.queries]
+    room = limits.answers - len(asked) if query else limits.examples - sum(session.classes.values())
+    full = why("too_many_answers" if query else "too_many_examples", limits)
     if room <= 0:
         raise TextError(full.key, **full.values)
     kept = list(shared.kept)
     too_much = sum(picture.size for picture in kept) > limits.kept_bytes_of_all
     if too_much or len(kept) + len(files) > limits.pictures_of_all:
         raise TextError("too_many_of_all")
-    taken = {*session.labels, *(asked.picture.name for asked in session.queries)}
+    taken = {*session.labels, *(picture.name for picture in asked)}
     pictures, unreadable = receive(files, shared.backbone.image_size, limits, taken, shared.folder)
     left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in unreadable]
-    seen = {picture.digest: picture.name for picture in known}
+    seen = {picture.digest: picture.name for picture in (asked if query else session.examples.values())}
     fresh: list[Picture] = []
     for picture in pictures:
         if picture.digest in seen:
