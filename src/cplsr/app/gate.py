@@ -32,9 +32,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cplsr.app.actions import Uploads
 from cplsr.app.page import understood
+from cplsr.app.server import OWN_NAMES
 from cplsr.app.uploads import Limits
 
-OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 JOIN, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 DOWNLOAD = re.compile(r"/download/([0-9a-f]{32})/([a-z-]+\.[a-z]+)")
 READ = frozenset({"/", "/favicon.ico", "/manifest.json", "/theme.css", "/gradio_api/queue/data", "/gradio_api/app_id"})

@@ -19,7 +19,7 @@ from PIL import Image
 
 from cplsr.data.domain import UnreadableImageError
 from cplsr.data.image_file import NO_MEMORY, read_image
-from cplsr.data.preprocess import RESIZE_FACTOR, to_rgb, upright
+from cplsr.data.preprocess import crop_of, to_rgb, upright
 
 THUMBNAIL_SIDE = 192
 
@@ -95,7 +95,7 @@ def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Pict
     if size > limits.file_bytes:
         raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
     image = to_rgb(upright(read_image(file, limits.pixels)))
-    side = int(RESIZE_FACTOR * image_size)
+    side, _ = crop_of(image_size)
     digest = hashlib.blake2b(_square(image, side).tobytes(), digest_size=16).hexdigest()
     return Picture(name, file, side, _thumbnail(image), digest, size)
 

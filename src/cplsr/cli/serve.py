@@ -23,8 +23,6 @@ from cplsr.errors import InputError
 if TYPE_CHECKING:
     from cplsr.app.session import Shared
 
-OWN_HOSTS = ("127.0.0.1", "localhost", "::1")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ClassifierBackbone):
@@ -46,10 +44,10 @@ def main(arguments: list[str]) -> int:
     """Parse the options, take the port, load the backbone, serve until Ctrl-C."""
     options = parse(Serve, "serve", arguments)
     check_request(options)
-    from cplsr.app.server import listen, page_address, run
+    from cplsr.app.server import OWN_NAMES, listen, page_address, run
 
     with listen(options.host, options.port) as taken:
-        if options.host not in OWN_HOSTS:
+        if options.host not in OWN_NAMES:
             warnings.warn(
                 f"the page can be reached by everybody who can reach {options.host}, without a password and without "
                 "encryption: leave out --host to keep it to this computer",

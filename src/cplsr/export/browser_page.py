@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.data.preprocess import crop_of
 from cplsr.environment import cache_folder, is_offline
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported, crop_of
+from cplsr.export.exported import Exported
 from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.files import new_folder, sha256_of, write_json
 

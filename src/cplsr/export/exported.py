@@ -12,7 +12,6 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, merge
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import versions
 from cplsr.errors import InputError
 
@@ -66,12 +65,6 @@ def origin(backbone: Backbone) -> dict[str, Any]:
         attached = adapter_of(backbone)
         adapter = {"kind": attached.kind, "options": attached.options, "fingerprint": attached.fingerprint}
     return {"backbone": {**backbone.description(), "source": source}, "adapter": adapter, "versions": versions()}
-
-
-def crop_of(size: int) -> tuple[int, int]:
-    """To how many pixels a side a picture is resized, and how many of these are cut off at the left and the top."""
-    resized = int(RESIZE_FACTOR * size)
-    return resized, round((resized - size) / 2)
 
 
 def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:

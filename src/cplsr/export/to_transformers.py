@@ -12,9 +12,9 @@ from torch import nn
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.pooling import pool
 from cplsr.backbones.quiet import quiet_transformers
-from cplsr.data.preprocess import RESIZE_FACTOR
+from cplsr.data.preprocess import RESIZE_FACTOR, crop_of
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
 from cplsr.files import access_like_folder, new_folder, write_file, write_json
 
 TOLERANCE = 1e-5
