@@ -61,7 +61,7 @@ class Ablate(RaySettings, Train, SharedSettings):
 
     out: Path | None = None
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to measure, repeatable, as NAME=SOURCE or SOURCE; one here replaces all of the recipe."""
     seeds: tuple[Seed, ...] = (0,)
     """Seeds of the trainings; the evaluation episodes of a run are drawn by its seed too."""

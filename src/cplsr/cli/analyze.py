@@ -27,7 +27,7 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
     Without --adapter only the frozen backbone is looked at. Everything goes into one folder that `cplsr report` reads.
     """
 
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to look, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
     adapter: str | None = None
     """What was trained: adapter folder, run folder or hf:user/name, or NAME=…"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
@@ -23,7 +23,7 @@ OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptat
 class Cache(Declared):
     """Show or remove what is kept to save time: embeddings, decoded images, statistics and the like."""
 
-    action: Annotated[Literal["info", "clear"], tyro.conf.Positional]
+    action: tyro.conf.Positional[Literal["info", "clear"]]
     """`info` lists it; `clear` removes all of it. It is made again when needed."""
 
 

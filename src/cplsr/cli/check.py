@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -25,9 +25,9 @@ class Check(FittingSettings):
     better, and by which option.
     """
 
-    support: Annotated[str, tyro.conf.Positional]
+    support: tyro.conf.Positional[str]
     """A folder with one folder per class, or a csv with the columns path,label."""
-    compare_backbone: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    compare_backbone: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Another backbone to compare with, repeatable: hub id, folder, checkpoint file or 'embedded'."""
 
 

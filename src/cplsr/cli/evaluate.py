@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class MeasuringRequest(Declared):
     """What is measured, and where; options that stand first."""
 
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
-    adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    adapter: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
     head: tuple[str, ...] = ("prototypes",)
     """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn, auto; and centered, em, bd_cspn,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
@@ -20,9 +20,7 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 class Published(Declared):
     """Print the paper's tables, and one of methods since: 5-way accuracy in percent on the targets of BSCD-FSL."""
 
-    table: Annotated[
-        Literal["mini", "tiered", "ablation", "ablation-details", "since"] | None, tyro.conf.Positional
-    ] = None
+    table: tyro.conf.Positional[Literal["mini", "tiered", "ablation", "ablation-details", "since"] | None] = None
     """Which one; all of them by default."""
     format: Format = "terminal"
     """How to write it."""

@@ -34,7 +34,7 @@ class Serve(ClassifierBackbone):
     """Port; 0 for any free one."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can be reached from this computer only; 0.0.0.0 from the whole network."""
-    allow_host: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    allow_host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Another name by which the page may be opened, for example nas.local; can be given several times."""
     open: bool = True
     """Open the page in a browser, where there is a screen."""
