@@ -119,33 +119,30 @@ class Gate:
             else:
                 await send({"type": "websocket.close"})
             return
-        request = Request(scope, receive)
+        request, method, path = Request(scope, receive), scope["method"], scope["path"]
         visitor = _visitor(request)
-        newcomer = uuid4().hex if visitor is None and scope["path"] == "/" else None
+        newcomer = uuid4().hex if visitor is None and path == "/" else None
         send = _with_headers(send, newcomer)
         try:
             check_sender(request, self.hosts)
-            if (scope["method"], scope["path"]) == ("POST", UPLOAD):
+            if (method, path) == ("POST", UPLOAD):
                 await JSONResponse(await self._receive_files(request, visitor))(scope, receive, send)
                 return
-            if (scope["method"], scope["path"]) == ("POST", JOIN):
+            if (method, path) == ("POST", JOIN):
                 body = self._checked_event(await _body(request), visitor)
                 await self.app(scope, _replay(body, receive), send)
                 return
-            if scope["method"] == "GET" and (file := self._download(scope["path"])) is not None:
+            if method == "GET" and (file := self._download(path)) is not None:
                 await FileResponse(file, filename=file.name)(scope, receive, send)
                 return
-            self._check_address(scope["method"], scope["path"])
+            if method not in ("GET", "HEAD"):
+                raise RefusedError(405, f"{method} {path} is not part of this page")
+            if path not in READ and not path.startswith(READ_BELOW):
+                raise RefusedError(404, f"{path} is not part of this page")
         except RefusedError as refusal:
             await PlainTextResponse(str(refusal), refusal.status)(scope, receive, send)
             return
         await self.app(scope, receive, send)
-
-    def _check_address(self, method: str, path: str) -> None:
-        if method not in ("GET", "HEAD"):
-            raise RefusedError(405, f"{method} {path} is not part of this page")
-        if path not in READ and not path.startswith(READ_BELOW):
-            raise RefusedError(404, f"{path} is not part of this page")
 
     def _checked_event(self, body: bytes, visitor: str | None) -> bytes:
         """The same event, made anew from what was understood of it."""

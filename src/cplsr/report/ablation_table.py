@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 from typing import Any, Literal, TypeVar
@@ -73,8 +73,8 @@ def table_of(
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
     declared, accuracies = list(_declared_columns(records)), list(_accuracy_columns(records, shown))
-    figures = (_gain_columns, _seed_columns, _snapshot_columns)
-    others = [column for columns in figures for column in columns(records, shown)] + list(_cost_columns(records))
+    whole = {shot: _measured(records, shot, targets_of(records)) for shot in shown}
+    others = (*_gain_columns(whole), *_seed_columns(whole), *_snapshot_columns(records, shown), *_cost_columns(records))
     columns = [*declared, *accuracies, *((heading, cells) for heading, cells in others if cells)]
     measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
@@ -108,25 +108,27 @@ def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
     several = len({row for _, column in measured for row in column}) > 1
     for heading, column in measured:
         best = best_of_most(entry.rank for entry in column.values()) if several else None
-        yield heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}
+        yield (
+            heading,
+            {
+                row: Cell(
+                    entry.accuracy.written(), bold=entry.rank == best, mark=(entry.difference or Estimate(0.0)).mark
+                )
+                for row, entry in column.items()
+            },
+        )
 
 
-def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
-    mark = "" if entry.difference is None else entry.difference.mark
-    return Cell(entry.accuracy.written(), bold=entry.rank == best, mark=mark)
-
-
-def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+def _gain_columns(whole: Mapping[int, Mapping[str, Measured]]) -> Columns:
     """The difference from frozen over all targets; its mark stands with the accuracy."""
-    for shot in shots:
-        changes = gains(records, shot, targets_of(records))
-        yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items()}
+    for shot, measured in whole.items():
+        gained = {row: change for row, entry in measured.items() if (change := entry.difference) is not None}
+        yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in gained.items()}
 
 
-def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+def _seed_columns(whole: Mapping[int, Mapping[str, Measured]]) -> Columns:
     """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
-    for shot in shots:
-        measured = _measured(records, shot, targets_of(records))
+    for shot, measured in whole.items():
         averages = {row: _spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
         changes = {row: each.differences for row, each in measured.items() if len(each.differences) > 1}
         changed = {row: _minus(_spread(differences, sign=True)) for row, differences in changes.items()}
@@ -138,16 +140,14 @@ def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
     """The last epoch, and the best one chosen on each target: averages, never bold, for nobody may choose so."""
     for shot in shots:
         found = _grouped(
-            (record.row, pair)
+            (record.row, [Estimate(row.accuracy, row.ci95) for row in pair])
             for record in records
             if record.shot == shot
             for pair in best_and_last(row for row in record.snapshots if row.shot == shot).values()
         )
         for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
-            chosen = {
-                row: [Estimate(p[number].accuracy, p[number].ci95) for p in pairs] for row, pairs in found.items()
-            }
-            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items()}
+            chosen = {row: combined([pair[number] for pair in pairs]) for row, pairs in found.items()}
+            yield f"{heading}\n{shot}-shot", {row: Cell(estimate.written()) for row, estimate in chosen.items()}
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:

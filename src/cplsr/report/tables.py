@@ -102,9 +102,12 @@ class Table:
     def to_markdown(self) -> str:
         """A pipe table; the title above it, the caption below."""
         lines = [
-            _pipes(name.replace("\n", " ") for name in self.columns),
+            _pipes(map(_line, self.columns)),
             _pipes("---" if number < self.left else "---:" for number in range(len(self.columns))),
-            *(_pipes(_marked(cell, _pipe_text(cell.text), "**{}**", ARROWS) for cell in row) for row in self.rows),
+            *(
+                _pipes(_marked(cell, _line(cell.text).replace("|", r"\|"), "**{}**", ARROWS) for cell in row)
+                for row in self.rows
+            ),
         ]
         parts = [f"**{self.title}**" if self.title else "", "\n".join(lines), self.caption]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -131,7 +134,7 @@ class Table:
         """Plain texts, without marks: for a spreadsheet."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([csv_cell(name.replace("\n", " ")) for name in self.columns])
+        writer.writerow([csv_cell(_line(name)) for name in self.columns])
         writer.writerows([csv_cell(cell.text) for cell in row] for row in self.rows)
         return stream.getvalue()
 
@@ -174,12 +177,12 @@ def _marked(cell: Cell, text: str, bold: str, arrows: Mapping[Mark, str]) -> str
     return f"{text} {arrows[cell.mark]}".rstrip()
 
 
-def _pipe_text(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")
+def _line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
+    return "".join(_LATEX.get(letter, letter) for letter in _line(text))
 
 
 def _latex_row(texts: Iterable[str]) -> str:
