@@ -108,15 +108,9 @@ def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
     several = len({row for _, column in measured for row in column}) > 1
     for heading, column in measured:
         best = best_of_most(entry.rank for entry in column.values()) if several else None
-        yield (
-            heading,
-            {
-                row: Cell(
-                    entry.accuracy.written(), bold=entry.rank == best, mark=(entry.difference or Estimate(0.0)).mark
-                )
-                for row, entry in column.items()
-            },
-        )
+        marks = {row: entry.difference.mark for row, entry in column.items() if entry.difference is not None}
+        cells = {row: Cell(e.accuracy.written(), e.rank == best, marks.get(row, "")) for row, e in column.items()}
+        yield heading, cells
 
 
 def _gain_columns(whole: Mapping[int, Mapping[str, Measured]]) -> Columns:
