@@ -51,12 +51,8 @@ FILE_BYTES = 4096
 """What a file takes at least, however short it is."""
 
 
-class RefusedError(Exception):
+class RefusedError(HTTPException):
     """A request that goes no further."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 @final
@@ -140,7 +136,7 @@ class Gate:
             if path not in READ and not path.startswith(READ_BELOW):
                 raise RefusedError(404, f"{path} is not part of this page")
         except RefusedError as refusal:
-            await PlainTextResponse(str(refusal), refusal.status)(scope, receive, send)
+            await PlainTextResponse(refusal.detail, refusal.status_code)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
