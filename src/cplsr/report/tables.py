@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cplsr.files import csv_cell
 from cplsr.records.estimate import Mark
+from cplsr.report.markup import element, text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -140,18 +140,14 @@ class Table:
 
     def to_html(self) -> str:
         """A `table` element; the look is left to the page."""
-        heads = "".join(
-            f"<th{_figure(number, self.left)}>{_lines(name)}</th>" for number, name in enumerate(self.columns)
-        )
-        body = "".join(
-            f"<tr>{''.join(_html(cell, number, self.left) for number, cell in enumerate(row))}</tr>"
-            for row in self.rows
-        )
-        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
-        whole = f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        kinds = [None if number < self.left else "figure" for number in range(len(self.columns))]
+        heads = (element("th", _lines(name), class_=kind) for name, kind in zip(self.columns, kinds, strict=True))
+        body = (element("tr", *map(_html, row, kinds)) for row in self.rows)
+        title = element("caption", text(self.title)) if self.title else ""
+        note = element("p", text(self.caption), class_="note") if self.caption else ""
+        whole = element("table", title, element("thead", element("tr", *heads)), element("tbody", *body))
         # A table that is too wide scrolls within itself; whoever has no mouse must be able to reach it.
-        return f'<div class="table" tabindex="0">{whole}</div>{note}'
+        return element("div", whole, class_="table", tabindex="0") + note
 
     def to_rich(self) -> RichTable:
         """For the terminal."""
@@ -189,14 +185,9 @@ def _latex_row(texts: Iterable[str]) -> str:
     return " & ".join(texts) + r" \\"
 
 
-def _figure(number: int, left: int) -> str:
-    return "" if number < left else ' class="figure"'
+def _lines(content: str) -> str:
+    return text(content).replace("\n", "<br>")
 
 
-def _lines(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")
-
-
-def _html(cell: Cell, number: int, left: int) -> str:
-    shown = _marked(cell, _lines(cell.text), "<b>{}</b>", _HTML_ARROWS)
-    return f"<td{_figure(number, left)}>{shown}</td>"
+def _html(cell: Cell, kind: str | None) -> str:
+    return element("td", _marked(cell, _lines(cell.text), "<b>{}</b>", _HTML_ARROWS), class_=kind)
