@@ -119,26 +119,22 @@ class Gate:
         visitor = _visitor(request)
         newcomer = uuid4().hex if visitor is None and path == "/" else None
         send = _with_headers(send, newcomer)
+        answer: ASGIApp = self.app
         try:
             check_sender(request, self.hosts)
             if (method, path) == ("POST", UPLOAD):
-                await JSONResponse(await self._receive_files(request, visitor))(scope, receive, send)
-                return
-            if (method, path) == ("POST", JOIN):
-                body = self._checked_event(await _body(request), visitor)
-                await self.app(scope, _replay(body, receive), send)
-                return
-            if method == "GET" and (file := self._download(path)) is not None:
-                await FileResponse(file, filename=file.name)(scope, receive, send)
-                return
-            if method not in ("GET", "HEAD"):
+                answer = JSONResponse(await self._receive_files(request, visitor))
+            elif (method, path) == ("POST", JOIN):
+                receive = _replay(self._checked_event(await _body(request), visitor), receive)
+            elif method == "GET" and (file := self._download(path)) is not None:
+                answer = FileResponse(file, filename=file.name)
+            elif method not in ("GET", "HEAD"):
                 raise RefusedError(405, f"{method} {path} is not part of this page")
-            if path not in READ and not path.startswith(READ_BELOW):
+            elif path not in READ and not path.startswith(READ_BELOW):
                 raise RefusedError(404, f"{path} is not part of this page")
         except RefusedError as refusal:
-            await PlainTextResponse(refusal.detail, refusal.status_code)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+            answer = PlainTextResponse(refusal.detail, refusal.status_code)
+        await answer(scope, receive, send)
 
     def _checked_event(self, body: bytes, visitor: str | None) -> bytes:
         """The same event, made anew from what was understood of it."""
