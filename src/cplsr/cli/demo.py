@@ -62,9 +62,10 @@ def main(arguments: list[str]) -> int:
     targets = open_targets(map(evaluate.split_name, TARGETS))
     if not options.full:
         targets = {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
-    results = measure(options, result, targets, console)
+    backbone = cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)]))
+    results = measure(options, backbone, result.folder, targets, console)
     results.write(options.out / "results.json")
-    look_inside(options, result, targets, console)
+    look_inside(options, backbone, result.folder, targets, console)
     close(results, result, options, console)
     return 0
 
@@ -106,7 +107,7 @@ def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
 
 
 def measure(
-    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+    options: Demo, backbone: cplsr.Backbone, run: Path, targets: Mapping[str, cplsr.Domain], console: Console
 ) -> cplsr.Results:
     """Measure the frozen backbone and the adapter on the same episodes of every target."""
     console.print(
@@ -115,9 +116,9 @@ def measure(
     )
     episodes = FULL_EPISODES if options.full else EPISODES
     results = cplsr.evaluate(
-        backbone_of(result),
+        backbone,
         targets,
-        adapters=[(METHOD, result.folder)],
+        adapters=[(METHOD, run)],
         settings=cplsr.EpisodeSettings(episodes=episodes, seed=options.seed),
         cache=cplsr.EmbeddingCache(),
     )
@@ -126,7 +127,7 @@ def measure(
 
 
 def look_inside(
-    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+    options: Demo, backbone: cplsr.Backbone, run: Path, targets: Mapping[str, cplsr.Domain], console: Console
 ) -> None:
     """Analyze what the projections changed, on the images that were measured, and write it to the folder `analysis`."""
     from cplsr.analysis.findings import write_analysis
@@ -136,8 +137,8 @@ def look_inside(
         f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
     )
     analysis = cplsr.analyze(
-        backbone_of(result),
-        result.folder,
+        backbone,
+        run,
         targets,
         settings=AnalysisSettings(
             images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
@@ -146,11 +147,6 @@ def look_inside(
         cache=cplsr.EmbeddingCache(),
     )
     write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), options.out / "analysis")
-
-
-def backbone_of(result: cplsr.TrainingResult) -> cplsr.Backbone:
-    """The embedded backbone at the image size of the training."""
-    return cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)]))
 
 
 def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, console: Console) -> None:
