@@ -57,10 +57,10 @@ def test_bad_files_are_named_and_the_others_go_on(tmp_path: Path) -> None:
     _noise(30, 20).save(tmp_path / "whole.png")
     (tmp_path / "torn.png").write_bytes((tmp_path / "whole.png").read_bytes()[:400])
     names = ["notes.png", "empty.jpg", "torn.png", "gone.png", "whole.png"]
-    received = receive([tmp_path / name for name in names], SIZE, Limits())
-    assert [picture.name for picture in received.pictures] == ["whole.png"]
-    assert [name for name, _ in received.unreadable] == names[:4]
-    assert "not an image of a known format" in received.unreadable[0][1]
+    pictures, unreadable = receive([tmp_path / name for name in names], SIZE, Limits())
+    assert [picture.name for picture in pictures] == ["whole.png"]
+    assert [name for name, _ in unreadable] == names[:4]
+    assert "not an image of a known format" in unreadable[0][1]
 
 
 def test_a_file_that_would_start_another_program_is_not_opened(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for seed, folder in enumerate(("one", "two")):
         (tmp_path / folder).mkdir()
         _noise(8, 8, seed=seed).save(tmp_path / folder / "a.png")
-    received = receive([tmp_path / "one/a.png", tmp_path / "two/a.png"], SIZE, Limits(), taken={"a (2).png"})
-    assert [picture.name for picture in received.pictures] == ["a.png", "a (3).png"]
-    assert received.pictures[0].digest != received.pictures[1].digest
+    pictures, _ = receive([tmp_path / "one/a.png", tmp_path / "two/a.png"], SIZE, Limits(), taken={"a (2).png"})
+    assert [picture.name for picture in pictures] == ["a.png", "a (3).png"]
+    assert pictures[0].digest != pictures[1].digest
 
 
 def test_too_little_memory_for_one_picture_does_not_end_the_others(
@@ -127,6 +127,6 @@ def test_too_little_memory_for_one_picture_does_not_end_the_others(
         return resize(self, *arguments, **options)
 
     monkeypatch.setattr(Image.Image, "resize", resized)
-    received = receive(files, SIZE, Limits())
-    assert [picture.name for picture in received.pictures] == ["small.png"]
-    assert received.unreadable == (("large.png", "there is too little memory to decode it"),)
+    pictures, unreadable = receive(files, SIZE, Limits())
+    assert [picture.name for picture in pictures] == ["small.png"]
+    assert unreadable == [("large.png", "there is too little memory to decode it")]

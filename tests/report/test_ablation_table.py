@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from oracles.report_inputs import BACKBONE
 
 from cplsr.records.ablation import AblationRun
+from cplsr.records.estimate import Estimate, combined
 from cplsr.records.results import AccuracyRow, PairedRow, Results, SnapshotRow
 from cplsr.report.ablation_table import NOT_ALLOWED, table_of, tables_by_shot
-from cplsr.report.estimates import Estimate, combined
 
 
 def record(row, seed, figures, *, shot=5, kind="coalescent", episodes=100, training_episodes=60, flags=()):

@@ -5,9 +5,9 @@ import math
 import pytest
 from oracles import report_inputs
 
+from cplsr.records.estimate import combined
 from cplsr.records.results import AccuracyRow, PairedRow, Results
 from cplsr.records.run import TrainingRun, read_metrics
-from cplsr.report.estimates import combined
 from cplsr.report.sources import Material, Training
 from cplsr.report.summary import duration, evaluation_words, gain_words, remarks, tiles, training_words
 

@@ -1,8 +1,10 @@
-"""Everything a visitor can do on the page, as the browser says it; nothing else is understood."""
+"""What a visitor does on the page, as the browser says it; `page.ANY` is all that is understood."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from inspect import signature
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
@@ -61,105 +63,19 @@ class Label(Uploads, frozen=True, tag="label"):
     """Files are to be labeled."""
 
 
-class RemoveClass(Action, frozen=True, tag="remove_class"):
-    """Forget a class."""
-
-    name: Name
-
-
-class RenameClass(Action, frozen=True, tag="rename_class"):
-    """Call a class something else."""
-
-    name: Name
-    new: Name
-
-
-class RemoveExample(Action, frozen=True, tag="remove_example"):
-    """Forget an example."""
-
-    picture: Name
-
-
-class MoveExample(Action, frozen=True, tag="move_example"):
-    """An example belongs to another class."""
-
-    picture: Name
-    to: Name
-
-
-class OpenExample(Action, frozen=True, tag="open_example"):
-    """Show what can be done with an example; with the one that is shown, no longer."""
-
-    picture: Name
-
-
-class ShowExamples(Action, frozen=True, tag="show_examples"):
-    """Show so many examples of a class."""
-
-    name: Name
-    count: Position
-
-
-class Explain(Action, frozen=True, tag="explain"):
-    """Why does a picture get its label?"""
-
-    answer: Position
-
-
-class Close(Action, frozen=True, tag="close"):
-    """Enough of the explanation."""
-
-
-class Correct(Action, frozen=True, tag="correct"):
-    """Say what a picture is."""
-
-    answer: Position
-    right: Name
-
-
-class Arrange(Action, frozen=True, tag="arrange"):
-    """Which answers to show, in which order, and from which confidence on; what is not said stays."""
-
-    sort: Sort | None = None
-    only: Name | None = None
-    page: Position | None = None
-    threshold: Share | None = None
-
-
-class Suggest(Action, frozen=True, tag="suggest"):
-    """Which pictures are worth labeling next?"""
-
-
-class Undo(Action, frozen=True, tag="undo"):
-    """Take back the last step."""
-
-
-class ClearAnswers(Action, frozen=True, tag="clear_answers"):
-    """Forget the pictures that were labeled."""
-
-
-class StartOver(Action, frozen=True, tag="start_over"):
-    """Forget everything."""
-
-
-class Speak(Action, frozen=True, tag="speak"):
-    """Another language."""
-
-    language: Language
-
-
 class Download(Action, frozen=True, tag="download"):
     """Make a file to take home."""
 
     what: Literal["answers", "left_out", "labeled", "model", "browser"]
 
 
-ANY = (
-    Arrive | Teach | Label | RemoveClass | RenameClass | RemoveExample | MoveExample | OpenExample | ShowExamples
-    | Explain | Close | Correct | Arrange | Suggest | Undo | ClearAnswers | StartOver | Speak | Download
-)  # fmt: skip
-
-
-def understood(told: object) -> Action:
-    """Read what a browser says, or raise `msgspec.ValidationError`; numbers may be text, as HTML attributes are."""
-    return msgspec.convert(told, ANY, strict=False)
+def action_of(function: Callable[..., Any]) -> type[Action]:
+    """What a browser says to have a function called: its name, and its arguments as they are declared there."""
+    kinds = get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any, Any]] = [
+        (name, kinds[name], msgspec.NODEFAULT if argument.default is argument.empty else argument.default)
+        for name, argument in signature(function).parameters.items()
+        if name not in ("session", "view")
+    ]
+    name = function.__name__
+    return msgspec.defstruct(name, fields, bases=(Action,), frozen=True, tag=name)  # type: ignore[return-value]

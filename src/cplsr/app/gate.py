@@ -30,10 +30,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cplsr.app.actions import Uploads, understood
+from cplsr.app.actions import Uploads
+from cplsr.app.page import understood
+from cplsr.app.server import OWN_NAMES
 from cplsr.app.uploads import Limits
 
-OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 JOIN, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 DOWNLOAD = re.compile(r"/download/([0-9a-f]{32})/([a-z-]+\.[a-z]+)")
 READ = frozenset({"/", "/favicon.ico", "/manifest.json", "/theme.css", "/gradio_api/queue/data", "/gradio_api/app_id"})
@@ -50,12 +51,8 @@ FILE_BYTES = 4096
 """What a file takes at least, however short it is."""
 
 
-class RefusedError(Exception):
+class RefusedError(HTTPException):
     """A request that goes no further."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 @final
@@ -118,33 +115,26 @@ class Gate:
             else:
                 await send({"type": "websocket.close"})
             return
-        request = Request(scope, receive)
+        request, method, path = Request(scope, receive), scope["method"], scope["path"]
         visitor = _visitor(request)
-        newcomer = uuid4().hex if visitor is None and scope["path"] == "/" else None
+        newcomer = uuid4().hex if visitor is None and path == "/" else None
         send = _with_headers(send, newcomer)
+        answer: ASGIApp = self.app
         try:
             check_sender(request, self.hosts)
-            if (scope["method"], scope["path"]) == ("POST", UPLOAD):
-                await JSONResponse(await self._receive_files(request, visitor))(scope, receive, send)
-                return
-            if (scope["method"], scope["path"]) == ("POST", JOIN):
-                body = self._checked_event(await _body(request), visitor)
-                await self.app(scope, _replay(body, receive), send)
-                return
-            if scope["method"] == "GET" and (file := self._download(scope["path"])) is not None:
-                await FileResponse(file, filename=file.name)(scope, receive, send)
-                return
-            self._check_address(scope["method"], scope["path"])
+            if (method, path) == ("POST", UPLOAD):
+                answer = JSONResponse(await self._receive_files(request, visitor))
+            elif (method, path) == ("POST", JOIN):
+                receive = _replay(self._checked_event(await _body(request), visitor), receive)
+            elif method == "GET" and (file := self._download(path)) is not None:
+                answer = FileResponse(file, filename=file.name)
+            elif method not in ("GET", "HEAD"):
+                raise RefusedError(405, f"{method} {path} is not part of this page")
+            elif path not in READ and not path.startswith(READ_BELOW):
+                raise RefusedError(404, f"{path} is not part of this page")
         except RefusedError as refusal:
-            await PlainTextResponse(str(refusal), refusal.status)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _check_address(self, method: str, path: str) -> None:
-        if method not in ("GET", "HEAD"):
-            raise RefusedError(405, f"{method} {path} is not part of this page")
-        if path not in READ and not path.startswith(READ_BELOW):
-            raise RefusedError(404, f"{path} is not part of this page")
+            answer = PlainTextResponse(refusal.detail, refusal.status_code)
+        await answer(scope, receive, send)
 
     def _checked_event(self, body: bytes, visitor: str | None) -> bytes:
         """The same event, made anew from what was understood of it."""
@@ -233,13 +223,13 @@ def host_name(place: str) -> str:
         return ""
 
 
-def is_file_below(path: str, *folders: Path) -> bool:
-    """Whether a path is that of a regular file in one of the folders: itself, and not by way of `..` or links.
+def is_file_below(path: str, folder: Path) -> bool:
+    """Whether a path is that of a regular file in a folder: itself, and not by way of `..` or links.
 
-    Nothing outside of the folders is looked at, and nothing is opened.
+    Nothing outside of the folder is looked at, and nothing is opened.
     """
     place = Path(path)
-    if ".." in place.parts or "\0" in path or not any(place.is_relative_to(folder) for folder in folders):
+    if ".." in place.parts or "\0" in path or not place.is_relative_to(folder):
         return False
     try:
         return str(place) == path == str(place.resolve(strict=True)) and stat.S_ISREG(os.lstat(path).st_mode)

@@ -1,7 +1,7 @@
 """The page's own parts as HTML: the frame, class cards, what to expect, and why an answer was given.
 
 What can be pressed, sent or chosen carries its action in `data-do` and its fields in other `data-` attributes or in
-named inputs (see `actions`); `page.js` passes that on. A `data-key` finds the same thing again after a change.
+named inputs (see `page.ANY`); `page.js` passes that on. A `data-key` finds the same thing again after a change.
 """
 
 from __future__ import annotations

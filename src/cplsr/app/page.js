@@ -1,4 +1,4 @@
-// The browser's half of the page. It says what a visitor does (`data-do`, see actions.py), puts the parts that come back
+// The browser's half of the page. It says what a visitor does (`data-do`, see page.py), puts the parts that come back
 // in their places, sends files in parts, and listens to keys. Gradio gives `trigger`, `props` and `watch`.
 
 const KEY = 'cplsr-session', PART_FILES = 32, PART_BYTES = 8e6, PART_NAMES = 2000;

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, final, get_args
+from typing import Any, Union, final, get_args
 from uuid import uuid4
 
 import gradio as gr
@@ -15,18 +15,42 @@ import msgspec
 
 from cplsr.app import actions as do
 from cplsr.app import steps
+from cplsr.app import view as looks
 from cplsr.app.answers import answers_html
 from cplsr.app.downloads import WRITERS
 from cplsr.app.markup import classes_html, detail_html, estimate_html, frame_html, home_html, left_out_html
-from cplsr.app.session import Session, Shared, explain, new_session, query_at, suggestions, support_report
+from cplsr.app.session import Session, Shared, explain, new_session, support_report
 from cplsr.app.texts import Said, TextError, say
-from cplsr.app.view import View, check_threshold
+from cplsr.app.view import View
 from cplsr.errors import InputError
 
 SCRIPT = Path(__file__).with_name("page.js")
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 SYSTEM_FIXED_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 MOST_VISITS = 1000
+STEPS = {
+    do.action_of(step): step
+    for step in (
+        *(steps.remove_class, steps.rename_class, steps.remove_example, steps.move_example, steps.correct),
+        *(steps.undo, steps.clear_answers, steps.start_over),
+    )
+}
+"""What changes a session, besides files."""
+LOOKS = {
+    do.action_of(look): look
+    for look in (
+        *(looks.arrange, looks.suggest, looks.explain, looks.open_example, looks.close, looks.show_examples),
+        looks.speak,
+    )
+}
+"""What changes only what a visitor looks at."""
+ANY: Any = Union[(do.Arrive, do.Teach, do.Label, do.Download, *STEPS, *LOOKS)]
+"""All that a visitor can do."""
+
+
+def understood(told: object) -> do.Action:
+    """Read what a browser says, or raise `msgspec.ValidationError`; numbers may be text, as HTML attributes are."""
+    return msgspec.convert(told, ANY, strict=False)
 
 
 def theme() -> Any:
@@ -59,12 +83,13 @@ def build_page(shared: Shared, downloads: Path) -> Any:
 
 
 @final
+@dataclass
 class Visit:
     """A visitor's session and what is seen of it. file: the last download, which the next one replaces."""
 
-    def __init__(self, session: Session, view: View) -> None:
-        self.session, self.view = session, view
-        self.file: Path | None = None
+    session: Session
+    view: View
+    file: Path | None = None
 
 
 @final
@@ -79,7 +104,7 @@ class Visits:
 
     def act(self, key: str | None, event: gr.EventData) -> tuple[str, str]:
         """Do what a browser says, and tell it what has changed, as JSON."""
-        action = do.understood(dict(event._data or {}))
+        action = understood(dict(event._data or {}))
         fresh = key not in self.known
         if fresh:
             key = self._enter(action if isinstance(action, do.Arrive) else do.Arrive())
@@ -125,9 +150,19 @@ class Visits:
         """What to tell besides the new look of the page: sentences, an address to download from."""
         if isinstance(action, do.Download):
             return self._download(visit, action.what)
-        outcome = changed_session(visit.session, action)
+        if look := LOOKS.get(type(action)):
+            visit.view = look(visit.session, visit.view, *msgspec.structs.astuple(action))
+            return {}
+        if isinstance(action, do.Teach | do.Label):
+            outcome = received(visit.session, action)
+            visit.view = replace(visit.view, example="")
+        elif step := STEPS.get(type(action)):
+            outcome = step(visit.session, *msgspec.structs.astuple(action))
+            if step is not steps.correct:
+                visit.view = looks.close(outcome.session, visit.view)
+        else:
+            return {}
         visit.session = outcome.session
-        visit.view = changed_view(visit, action)
         messages = [remark.in_language(visit.view.language) for remark in outcome.remarks]
         return {"messages": messages, "full": outcome.full}
 
@@ -138,30 +173,6 @@ class Visits:
         visit.file, remark = WRITERS[what](visit.session, visit.view, self.downloads / uuid4().hex)
         told = [] if remark is None else [remark.in_language(visit.view.language)]
         return {"messages": told, "download": f"/download/{visit.file.parent.name}/{visit.file.name}"}
-
-
-def changed_session(session: Session, action: do.Action) -> steps.Outcome:
-    """Do what changes a session; everything else leaves it as it is."""
-    match action:
-        case do.Teach() | do.Label():
-            return received(session, action)
-        case do.RemoveClass(name):
-            return steps.remove_class(session, name)
-        case do.RenameClass(name, new):
-            return steps.rename_class(session, name, new)
-        case do.RemoveExample(picture):
-            return steps.remove_example(session, picture)
-        case do.MoveExample(picture, to):
-            return steps.move_example(session, picture, to)
-        case do.Correct(position, right):
-            return steps.correct(session, position, right)
-        case do.Undo():
-            return steps.undo(session)
-        case do.ClearAnswers():
-            return steps.clear_answers(session)
-        case do.StartOver():
-            return steps.start_over(session)
-    return steps.Outcome(session)
 
 
 def received(session: Session, action: do.Teach | do.Label) -> steps.Outcome:
@@ -182,32 +193,6 @@ def received(session: Session, action: do.Teach | do.Label) -> steps.Outcome:
         none = steps.leave_out(session, [(file.name, error.said) for file in files], query=query, drop=action.drop)
         full = error.said.key if error.said.key in get_args(do.Reason) else ""
         return steps.Outcome(none.session, (error.said, *none.remarks), full)
-
-
-def changed_view(visit: Visit, action: do.Action) -> View:
-    """What a visitor looks at after an action."""
-    view = visit.view
-    match action:
-        case do.Arrange():
-            asked = {name: value for name, value in msgspec.structs.asdict(action).items() if value is not None}
-            check_threshold(visit.session, asked.get("threshold", 0.0))
-            return replace(view, **{"page": 0, **asked})
-        case do.Suggest():
-            return replace(view, only="next", sort="next", page=0, next=suggestions(visit.session))
-        case do.Explain(position):
-            query_at(visit.session, position)
-            return replace(view, opened=None if view.opened == position else position)
-        case do.OpenExample(picture):
-            return replace(view, example="" if view.example == picture else picture)
-        case do.ShowExamples(name, most):
-            return replace(view, expanded=(name, most))
-        case do.Speak(language):
-            return replace(view, language=language)
-        case do.Correct() | do.Arrive() | do.Download():
-            return view
-        case do.Label() | do.Teach():
-            return replace(view, example="")
-    return replace(view, opened=None, example="")
 
 
 def shown(visit: Visit, *, more: bool = False) -> dict[str, Any]:

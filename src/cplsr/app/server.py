@@ -18,6 +18,8 @@ from cplsr.app.session import Shared
 from cplsr.errors import InputError
 
 HERE = Path(__file__).parent
+OWN_NAMES = ("127.0.0.1", "localhost", "::1")
+"""What this computer is called by itself alone."""
 GRACE_SECONDS = 1
 """Open pages keep a connection that never ends by itself; a server that is told to stop waits for them so long."""
 PREFIX = "cplsr-serve-"

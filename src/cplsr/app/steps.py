@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-from cplsr.app.actions import Reason
+from cplsr.app.actions import Name, Position, Reason
 from cplsr.app.session import LeftOut, Query, Session, query_at
 from cplsr.app.texts import Said, TextError
 from cplsr.app.uploads import Limits, Picture, receive
@@ -46,20 +46,18 @@ def add_class(session: Session, name: str, files: Sequence[Path], drop: str = ""
         raise TextError("no_pictures", name=name)
     if name not in session.classes and len(session.classes) >= limits.classes:
         raise TextError("too_many_classes", most=limits.classes)
-    room = limits.examples - sum(session.classes.values())
-    full = Said("too_many_examples", {"most": limits.examples})
-    fresh, left_out = _receive(session, files, session.examples.values(), room, full, query=False)
+    fresh, left_out = _receive(session, files, query=False)
     changes = _learned(session, name, fresh) if fresh else {}
     return _step(session, drop, left_out=session.left_out + left_out, **changes)
 
 
-def remove_class(session: Session, name: str) -> Outcome:
+def remove_class(session: Session, name: Name) -> Outcome:
     """Forget a class and its examples; pictures that were corrected to it get the classifier's answer again."""
     _check_class(session, name)
     return _relabeled(session, {picture: None for picture, _ in session.examples_of(name)})
 
 
-def rename_class(session: Session, name: str, new: str) -> Outcome:
+def rename_class(session: Session, name: Name, new: Name) -> Outcome:
     """Call a class something else."""
     _check_class(session, name)
     new = _checked_name(new, session.shared.limits)
@@ -68,29 +66,25 @@ def rename_class(session: Session, name: str, new: str) -> Outcome:
     return _relabeled(session, {picture: new for picture, _ in session.examples_of(name)})
 
 
-def remove_example(session: Session, picture: str) -> Outcome:
+def remove_example(session: Session, picture: Name) -> Outcome:
     """Forget one example; with the last one, its class."""
     _check_example(session, picture)
     return _relabeled(session, {picture: None})
 
 
-def move_example(session: Session, picture: str, name: str) -> Outcome:
+def move_example(session: Session, picture: Name, to: Name) -> Outcome:
     """Say that an example is of another class."""
     _check_example(session, picture)
-    _check_class(session, name)
-    return _relabeled(session, {picture: name})
+    _check_class(session, to)
+    return _relabeled(session, {picture: to})
 
 
 def classify(session: Session, files: Sequence[Path], drop: str = "") -> Outcome:
     """Label image files; the answers join those that are there. drop: as in `add_class`."""
-    limits = session.shared.limits
     classifier = session.classifier
     if classifier is None or not session.is_ready:
         raise TextError("nothing_to_choose")
-    room = limits.answers - len(session.queries)
-    full = Said("too_many_answers", {"most": limits.answers})
-    known = [query.picture for query in session.queries]
-    fresh, left_out = _receive(session, files, known, room, full, query=True)
+    fresh, left_out = _receive(session, files, query=True)
     queries: tuple[Query, ...] = ()
     if fresh:
         with session.shared.lock:
@@ -116,22 +110,22 @@ def why(reason: Reason, limits: Limits) -> Said:
     return Said(reason, {"most": most[reason]} if reason in most else {})
 
 
-def correct(session: Session, position: int, name: str) -> Outcome:
-    """Make query number `position` an example of the class a visitor gives it; all answers are made again."""
-    query = query_at(session, position)
-    _check_class(session, name)
-    if query.corrected == name:
+def correct(session: Session, answer: Position, right: Name) -> Outcome:
+    """Make query number `answer` an example of the class a visitor gives it; all answers are made again."""
+    query = query_at(session, answer)
+    _check_class(session, right)
+    if query.corrected == right:
         return Outcome(session)
     if query.corrected is not None:
-        return move_example(session, query.picture.name, name)
+        return move_example(session, query.picture.name, right)
     twin = next((p.name for p in session.examples.values() if p.digest == query.picture.digest), None)
     if twin is not None:
         raise TextError("nothing_learned", name=query.picture.name, twin=twin)
     if sum(session.classes.values()) >= session.shared.limits.examples:
         raise TextError("too_many_examples", most=session.shared.limits.examples)
     queries = list(session.queries)
-    queries[position] = replace(query, corrected=name)
-    return _step(session, queries=tuple(queries), **_learned(session, name, (query.picture,)))
+    queries[answer] = replace(query, corrected=right)
+    return _step(session, queries=tuple(queries), **_learned(session, right, (query.picture,)))
 
 
 def clear_answers(session: Session) -> Outcome:
@@ -154,25 +148,29 @@ def undo(session: Session) -> Outcome:
 
 
 def _receive(
-    session: Session, files: Sequence[Path], known: Iterable[Picture], room: int, full: Said, *, query: bool
+    session: Session, files: Sequence[Path], *, query: bool
 ) -> tuple[tuple[Picture, ...], tuple[LeftOut, ...]]:
-    """Read as many new pictures as there is room for; the others are left out with the reason, `full` beyond that.
+    """Read as many new pictures to label, or as examples, as there is room for; the others are left out, and why.
 
     A picture that is there already does not count twice: as an example it would recognize itself and make the estimate
     too good.
     """
     shared, limits = session.shared, session.shared.limits
+    asked = [query.picture for query in session.queries]
+    room = limits.answers - len(asked) if query else limits.examples - sum(session.classes.values())
+    full = why("too_many_answers" if query else "too_many_examples", limits)
     if room <= 0:
         raise TextError(full.key, **full.values)
     kept = list(shared.kept)
     too_much = sum(picture.size for picture in kept) > limits.kept_bytes_of_all
     if too_much or len(kept) + len(files) > limits.pictures_of_all:
         raise TextError("too_many_of_all")
-    received = receive(files, shared.backbone.image_size, limits, _taken(session), shared.folder)
-    left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in received.unreadable]
-    seen = {picture.digest: picture.name for picture in known}
+    taken = {*session.labels, *(picture.name for picture in asked)}
+    pictures, unreadable = receive(files, shared.backbone.image_size, limits, taken, shared.folder)
+    left_out = [LeftOut(name, Said.plain(reason), query) for name, reason in unreadable]
+    seen = {picture.digest: picture.name for picture in (asked if query else session.examples.values())}
     fresh: list[Picture] = []
-    for picture in received.pictures:
+    for picture in pictures:
         if picture.digest in seen:
             left_out.append(LeftOut(picture.name, Said("same_picture", {"twin": seen[picture.digest]}), query))
         elif len(fresh) == room:
@@ -267,11 +265,6 @@ def _as_domain(pictures: tuple[Picture, ...]) -> Domain:
 def _label(classifier: FewShotClassifier, name: str) -> Any:
     """The class as the classifier has it (a saved one may have numbers), or the name itself where it is new."""
     return next((label for label in classifier.classes_.tolist() if str(label) == name), name)
-
-
-def _taken(session: Session) -> set[str]:
-    support = () if session.classifier is None else session.classifier.support_names_
-    return {*support, *(query.picture.name for query in session.queries)}
 
 
 def _checked_name(name: str, limits: Limits) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 from uuid import uuid4
 
 import numpy as np
@@ -19,7 +19,7 @@ from PIL import Image
 
 from cplsr.data.domain import UnreadableImageError
 from cplsr.data.image_file import NO_MEMORY, read_image
-from cplsr.data.preprocess import RESIZE_FACTOR, to_rgb, upright
+from cplsr.data.preprocess import crop_of, to_rgb, upright
 
 THUMBNAIL_SIDE = 192
 
@@ -67,17 +67,10 @@ class Picture:
         return Image.fromarray(_square(to_rgb(upright(read_image(self.file))), self.side))
 
 
-class Received(NamedTuple):
-    """What came of some files: pictures, and (name, reason) of the others."""
-
-    pictures: tuple[Picture, ...]
-    unreadable: tuple[tuple[str, str], ...]
-
-
 def receive(
     files: Sequence[Path], image_size: int, limits: Limits, taken: Collection[str] = (), folder: Path | None = None
-) -> Received:
-    """Read files one at a time; one that cannot be read does not stop the others.
+) -> tuple[list[Picture], list[tuple[str, str]]]:
+    """Read files one at a time: pictures, and (name, reason) of those that cannot be read.
 
     Names in `taken` are in use already; a second `a.png` becomes `a (2).png`. Files are moved into the folder, if one
     is given, and are there as long as the picture is in use.
@@ -89,12 +82,11 @@ def receive(
         try:
             picture = read_picture(file, free_name(file.name, used), image_size, limits)
         except (UnreadableImageError, MemoryError) as error:
-            reason = NO_MEMORY if isinstance(error, MemoryError) else str(error)
-            unreadable.append((file.name, reason))
+            unreadable.append((file.name, NO_MEMORY if isinstance(error, MemoryError) else str(error)))
         else:
             used.add(picture.name)
             pictures.append(picture if folder is None else _moved(picture, folder))
-    return Received(tuple(pictures), tuple(unreadable))
+    return pictures, unreadable
 
 
 def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Picture:
@@ -103,7 +95,7 @@ def read_picture(file: Path, name: str, image_size: int, limits: Limits) -> Pict
     if size > limits.file_bytes:
         raise UnreadableImageError(f"{size / 1e6:.0f} MB, more than the {limits.file_bytes / 1e6:.0f} MB allowed")
     image = to_rgb(upright(read_image(file, limits.pixels)))
-    side = int(RESIZE_FACTOR * image_size)
+    side, _ = crop_of(image_size)
     digest = hashlib.blake2b(_square(image, side).tobytes(), digest_size=16).hexdigest()
     return Picture(name, file, side, _thumbnail(image), digest, size)
 

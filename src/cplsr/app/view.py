@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
-from cplsr.app.actions import Language, Sort
-from cplsr.app.session import Query, Session
+from cplsr.app.actions import Language, Name, Position, Share, Sort
+from cplsr.app.session import Query, Session, query_at, suggestions
 from cplsr.app.texts import TextError, say
 from cplsr.classifier.no_class import UNKNOWN
 
@@ -90,7 +90,47 @@ def pages(answers: int) -> int:
     return max(1, -(-answers // PAGE))
 
 
-def check_threshold(session: Session, threshold: float) -> None:
-    """Raise `TextError` where `unknown` would mean two things."""
-    if threshold > 0 and UNKNOWN in session.classes:
+def arrange(
+    session: Session,
+    view: View,
+    sort: Sort | None = None,
+    only: Name | None = None,
+    page: Position = 0,
+    threshold: Share | None = None,
+) -> View:
+    """Show answers in another order, other ones, or those from a confidence on; what is not said stays."""
+    if threshold and UNKNOWN in session.classes:  # it would mean two things
         raise TextError("class_called_unknown", name=UNKNOWN)
+    asked: dict[str, Any] = {"sort": sort, "only": only, "threshold": threshold}
+    return replace(view, page=page, **{name: value for name, value in asked.items() if value is not None})
+
+
+def suggest(session: Session, view: View) -> View:
+    """Show the pictures that are worth labeling next."""
+    return replace(view, only="next", sort="next", page=0, next=suggestions(session))
+
+
+def explain(session: Session, view: View, answer: Position) -> View:
+    """Show why a picture gets its label; of the one that is shown, no longer."""
+    query_at(session, answer)
+    return replace(view, opened=None if view.opened == answer else answer)
+
+
+def open_example(session: Session, view: View, picture: Name) -> View:
+    """Show what can be done with an example; with the one that is shown, no longer."""
+    return replace(view, example="" if view.example == picture else picture)
+
+
+def close(session: Session, view: View) -> View:
+    """Show what belongs to no single picture any more."""
+    return replace(view, opened=None, example="")
+
+
+def show_examples(session: Session, view: View, name: Name, count: Position) -> View:
+    """Show so many examples of a class."""
+    return replace(view, expanded=(name, count))
+
+
+def speak(session: Session, view: View, language: Language) -> View:
+    """Another language."""
+    return replace(view, language=language)

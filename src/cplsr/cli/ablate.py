@@ -15,7 +15,7 @@ import tyro
 
 from cplsr.cli.evaluate import split_name
 from cplsr.cli.options import parse, split_recipe
-from cplsr.cli.terminal import print_plain, print_table
+from cplsr.cli.terminal import print_plain, print_table, terminal
 from cplsr.cli.train import Train, warn_of_another_backbone
 from cplsr.declared import kinds_of
 from cplsr.errors import InputError
@@ -61,7 +61,7 @@ class Ablate(RaySettings, Train, SharedSettings):
 
     out: Path | None = None
     """The folder DIR: a json file of every run, table.md, table.tex, table.csv, runs/ with the trainings."""
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to measure, repeatable, as NAME=SOURCE or SOURCE; one here replaces all of the recipe."""
     seeds: tuple[Seed, ...] = (0,)
     """Seeds of the trainings; the evaluation episodes of a run are drawn by its seed too."""
@@ -119,7 +119,7 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     `again` are arguments that give the same recipe and settings once more, for the commands in the records.
     """
     from cplsr.ablation.plan import Candidate, choose_runs, read_rows
-    from cplsr.ablation.run import Job, state_of
+    from cplsr.ablation.run import Job, read_records, state_of
     from cplsr.ablation.workspace import Setup, Workspace
 
     adapter_options, method_options = options.parsed_options()
@@ -143,12 +143,16 @@ def run(options: Ablate, again: list[str], out: Path) -> int:
     if done := len(jobs) - len(waiting):
         print(f"{done} of {len(jobs)} runs are finished already", file=sys.stderr)
     names = list(dict.fromkeys(run.row for run in runs))
+
+    def table_here(shots: Sequence[int] | None = None) -> Table:
+        return table_of(read_records(out, names), rows=names, failures=failures, shots=shots)
+
     for outcome in outcomes(options, workspace, waiting):
         failures += failures_of([outcome])
-        write_table(table_here(out, names, failures), out)
-    whole = table_here(out, names, failures)
+        write_table(table_here(), out)
+    whole = table_here()
     write_table(whole, out)
-    show(whole, [table_here(out, names, failures, shots=[shot]) for shot in options.shots])
+    show(whole, [table_here([shot]) for shot in options.shots])
     print(f"written to {out / 'table.md'}, table.tex and table.csv")
     return EXIT_FAILED_RUNS if failures else 0
 
@@ -256,15 +260,6 @@ def list_of(jobs: Sequence[Job]) -> Table:
     return table(f"{len(jobs)} runs", ("row", "state", "shot", "seed", "rate"), lines, left=2)
 
 
-def table_here(
-    out: Path, rows: Sequence[str], failures: Sequence[tuple[str, str]], shots: Sequence[int] | None = None
-) -> Table:
-    """Make the table of all runs that are finished in a folder."""
-    from cplsr.ablation.run import read_records
-
-    return table_of(read_records(out, rows), rows=rows, failures=failures, shots=shots)
-
-
 def write_table(whole: Table, out: Path) -> None:
     """Write a table as Markdown, LaTeX and CSV."""
     texts = {"md": whole.to_markdown(), "tex": whole.to_latex() + f"% {whole.caption}\n", "csv": whole.to_csv()}
@@ -274,9 +269,7 @@ def write_table(whole: Table, out: Path) -> None:
 
 def show(whole: Table, narrower: Sequence[Table] = ()) -> None:
     """Print a table, or narrower ones, and below it the caption at the width of the terminal."""
-    from rich.console import Console
-
-    console = Console()
+    console = terminal()
     table, *parts = (dataclasses.replace(each, caption="") for each in (whole, *narrower))
     print_table(console, table, parts)
     if whole.caption:

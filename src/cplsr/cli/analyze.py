@@ -11,7 +11,7 @@ import tyro
 import cplsr
 from cplsr.cli.evaluate import named_adapter, open_measured
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import WARNING, print_plain
+from cplsr.cli.terminal import WARNING, print_plain, terminal
 from cplsr.declared import between
 from cplsr.errors import InputError
 from cplsr.records.analysis import Analysis
@@ -27,7 +27,7 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
     Without --adapter only the frozen backbone is looked at. Everything goes into one folder that `cplsr report` reads.
     """
 
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to look, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
     adapter: str | None = None
     """What was trained: adapter folder, run folder or hf:user/name, or NAME=…"""
@@ -45,15 +45,13 @@ class Analyze(AnalysisSettings, MeasuringSettings, BackboneSettings):
 
 def main(arguments: list[str]) -> int:
     """Parse the options, measure, write the folder, show tables."""
-    from rich.console import Console
-
     options = parse(Analyze, "analyze", arguments)
     analysis = run(options)
     from cplsr.analysis.findings import write_analysis
     from cplsr.report.analysis_section import tables
 
     write_analysis(analysis, options.out)
-    console = Console()
+    console = terminal()
     for table in tables(analysis):
         console.print(table.to_rich())
     for note in analysis.notes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
 import cplsr
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import print_plain
+from cplsr.cli.terminal import print_plain, terminal
 from cplsr.declared import Declared
 
 OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptations": "adapted episodes",
@@ -23,7 +23,7 @@ OTHERS = {"images": "decoded images", "statistics": "class statistics", "adaptat
 class Cache(Declared):
     """Show or remove what is kept to save time: embeddings, decoded images, statistics and the like."""
 
-    action: Annotated[Literal["info", "clear"], tyro.conf.Positional]
+    action: tyro.conf.Positional[Literal["info", "clear"]]
     """`info` lists it; `clear` removes all of it. It is made again when needed."""
 
 
@@ -35,12 +35,11 @@ def main(arguments: list[str]) -> int:
 
 def info() -> None:
     """List what is kept for each model."""
-    from rich.console import Console
     from rich.table import Table
 
     cache = cplsr.EmbeddingCache()
     models = cache.contents()
-    console = Console()
+    console = terminal()
     total = sum(model.bytes for model in models)
     print_plain(console, f"embeddings in {cache.folder}: {_size(total)}")
     if models:

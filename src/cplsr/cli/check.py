@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
 from cplsr.cli.classify import FittingSettings, open_support
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import print_plain, terminal
 from cplsr.report.tables import Cell, Table, table
 
 if TYPE_CHECKING:
@@ -24,22 +25,20 @@ class Check(FittingSettings):
     better, and by which option.
     """
 
-    support: Annotated[str, tyro.conf.Positional]
+    support: tyro.conf.Positional[str]
     """A folder with one folder per class, or a csv with the columns path,label."""
-    compare_backbone: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    compare_backbone: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Another backbone to compare with, repeatable: hub id, folder, checkpoint file or 'embedded'."""
 
 
 def main(arguments: list[str]) -> int:
     """Parse the options, judge, say it in plain words."""
     options = parse(Check, "check", arguments)
-    from rich.console import Console
-
     from cplsr.classifier.comparison import compare_embeddings, compare_methods, suggestions
 
     examples = open_support(options.support)
     classifier = options.fit_or_load(examples)
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     report = classifier.evaluate_support()
     scores: tuple[MethodScore, ...] = ()
     if report.recognized.of:
@@ -48,7 +47,7 @@ def main(arguments: list[str]) -> int:
     if scores:
         console.print(methods_table(scores).to_rich())
     for sentence in (*report.sentences(), *suggestions(scores)):
-        console.print(sentence, markup=False)
+        print_plain(console, sentence)
     return 0
 
 

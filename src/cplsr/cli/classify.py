@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import cplsr
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import terminal
 from cplsr.declared import Declared, between, kinds_of, parse_options
 from cplsr.errors import InputError
 from cplsr.files import write_file
@@ -172,9 +173,7 @@ def main(arguments: list[str]) -> int:
     print(f"{summary.images:,} images, written to {options.out}", *summary.lines(), sep="\n")
     report = classifier.evaluate_support()
     if report.doubtful:
-        from rich.console import Console
-
-        Console(highlight=False).print(suspects_table(report.doubtful).to_rich())
+        terminal().print(suspects_table(report.doubtful).to_rich())
     print(report.expectation())
     return 0
 

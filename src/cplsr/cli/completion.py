@@ -55,7 +55,7 @@ class Completion(Declared):
     zsh: cplsr completion zsh > FOLDER/_cplsr, for a FOLDER of $fpath
     """
 
-    shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional]
+    shell: tyro.conf.Positional[Literal["bash", "zsh"]]
     """The shell it is for."""
 
 

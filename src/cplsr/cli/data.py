@@ -12,6 +12,7 @@ import tyro
 
 import cplsr
 from cplsr.cli.options import parse
+from cplsr.cli.terminal import terminal
 from cplsr.errors import InputError
 from cplsr.settings.embedding import DecodingSettings
 from cplsr.settings.episodes import EpisodeShape
@@ -62,23 +63,21 @@ def main(arguments: list[str]) -> int:
 
 def list_data_sets() -> int:
     """Print the catalog, the procedural domains and the other kinds of sources."""
-    from rich.console import Console
-
     from cplsr.data.catalog import CATALOG
     from cplsr.data.procedural import DOMAINS
 
-    console = Console()
+    console = terminal()
     console.print("[bold]Benchmark data sets[/] (base sets: train / val / test, split by class)")
     for entry in CATALOG.values():
         classes = " / ".join(f"{count.classes:,}" for count in entry.expected.values())
         images = " / ".join(f"{count.images:,}" for count in entry.expected.values())
-        console.print(f"[cyan]{entry.name}:DIR[/]  {classes} classes, {images} images", highlight=False)
+        console.print(f"[cyan]{entry.name}:DIR[/]  {classes} classes, {images} images")
         _print_indented(console, f"in DIR: {entry.layout}")
         _print_indented(console, f"from: {entry.where}")
     console.print("\n[bold]Without a download[/]")
     for name, domain in DOMAINS.items():
-        console.print(f"[cyan]procedural:{name}[/]  {domain.summary}", highlight=False)
-    console.print("[cyan]digits[/]  scikit-learn's handwriting", highlight=False)
+        console.print(f"[cyan]procedural:{name}[/]  {domain.summary}")
+    console.print("[cyan]digits[/]  scikit-learn's handwriting")
     console.print("\n[bold]Your own[/]")
     console.print("a folder with one folder per class, a csv of path,label, a folder of parquet files, hf:user/name")
     return 0
@@ -102,21 +101,18 @@ def doctor(options: Doctor) -> int:
 
 
 def _print(name: str, findings: Sequence[Finding]) -> int:
-    from rich.console import Console
+    from rich.table import Column, Table
     from rich.text import Text
 
-    console = Console()
+    console = terminal()
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
-    console.print(Text(name, style="bold"))
+    lines = Table.grid("", Column(overflow="fold"), padding=(0, 1))
     for finding in findings:
-        mark, style = marks[finding.verdict]
-        line = Text.assemble((mark, style), " ", finding.text)
-        # All lines after the first hang below the text, not below the mark.
-        for number, part in enumerate(line.wrap(console, max(20, console.width - 4))):
-            console.print(part if number == 0 else Text("    ") + part)
+        lines.add_row(Text(*marks[finding.verdict]), Text(finding.text))
         if finding.fix:
-            _print_indented(console, f"→ {finding.fix}")
+            lines.add_row("", Text(f"→ {finding.fix}", style="dim"))
     usable = all(finding.verdict != "bad" for finding in findings)
+    console.print(Text(name, style="bold"), lines, sep="\n")
     console.print(Text("usable" if usable else "not usable", style="bold"))
     return 0 if usable else UNUSABLE
 

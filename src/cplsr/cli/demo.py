@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import cplsr
 from cplsr.cli import evaluate
 from cplsr.cli.options import parse, read_recipe
+from cplsr.cli.terminal import print_plain, terminal
 from cplsr.cli.train import Train
 from cplsr.declared import Declared
 from cplsr.settings.analysis import AnalysisSettings
@@ -54,14 +55,17 @@ class Demo(Declared):
 def main(arguments: list[str]) -> int:
     """Parse the options and run."""
     options = parse(Demo, "demo", arguments)
-    from rich.console import Console
+    from cplsr.data.open import open_targets
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     result = train_demo(options, console)
-    targets = open_demo_targets(options)
-    results = measure(options, result, targets, console)
+    targets = open_targets(map(evaluate.split_name, TARGETS))
+    if not options.full:
+        targets = {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
+    backbone = cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)]))
+    results = measure(options, backbone, result.folder, targets, console)
     results.write(options.out / "results.json")
-    look_inside(options, result, targets, console)
+    look_inside(options, backbone, result.folder, targets, console)
     close(results, result, options, console)
     return 0
 
@@ -102,18 +106,8 @@ def first_images(domain: cplsr.Domain, count: int) -> cplsr.Domain:
     return domain.select(np.concatenate(chosen))
 
 
-def open_demo_targets(options: Demo) -> dict[str, cplsr.Domain]:
-    """Open the targets, with few images per class unless `--full`."""
-    from cplsr.data.open import open_targets
-
-    targets = open_targets(map(evaluate.split_name, TARGETS))
-    if options.full:
-        return targets
-    return {name: first_images(domain, TARGET_IMAGES) for name, domain in targets.items()}
-
-
 def measure(
-    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+    options: Demo, backbone: cplsr.Backbone, run: Path, targets: Mapping[str, cplsr.Domain], console: Console
 ) -> cplsr.Results:
     """Measure the frozen backbone and the adapter on the same episodes of every target."""
     console.print(
@@ -122,9 +116,9 @@ def measure(
     )
     episodes = FULL_EPISODES if options.full else EPISODES
     results = cplsr.evaluate(
-        backbone_of(result),
+        backbone,
         targets,
-        adapters=[(METHOD, result.folder)],
+        adapters=[(METHOD, run)],
         settings=cplsr.EpisodeSettings(episodes=episodes, seed=options.seed),
         cache=cplsr.EmbeddingCache(),
     )
@@ -133,7 +127,7 @@ def measure(
 
 
 def look_inside(
-    options: Demo, result: cplsr.TrainingResult, targets: Mapping[str, cplsr.Domain], console: Console
+    options: Demo, backbone: cplsr.Backbone, run: Path, targets: Mapping[str, cplsr.Domain], console: Console
 ) -> None:
     """Analyze what the projections changed, on the images that were measured, and write it to the folder `analysis`."""
     from cplsr.analysis.findings import write_analysis
@@ -143,8 +137,8 @@ def look_inside(
         f"   Cut for speed: attention of {ENTROPY_IMAGES} images of each domain, {PICTURES} pictures, no UMAP."
     )
     analysis = cplsr.analyze(
-        backbone_of(result),
-        result.folder,
+        backbone,
+        run,
         targets,
         settings=AnalysisSettings(
             images_per_class=None, attention_images=1, entropy_images=ENTROPY_IMAGES, seed=options.seed
@@ -155,11 +149,6 @@ def look_inside(
     write_analysis(dataclasses.replace(analysis, attention=analysis.attention[:PICTURES]), options.out / "analysis")
 
 
-def backbone_of(result: cplsr.TrainingResult) -> cplsr.Backbone:
-    """The embedded backbone at the image size of the training."""
-    return cplsr.load_backbone("embedded", evaluate.adapters_image_size([str(result.folder)]))
-
-
 def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, console: Console) -> None:
     """Write the page, then print what came of it and what to try next."""
     from cplsr.report.page import write_report
@@ -168,8 +157,8 @@ def close(results: cplsr.Results, result: cplsr.TrainingResult, options: Demo, c
     made = [options.out / name for name in ("results.json", "run", "analysis")]
     write_report([path for path in made if path.exists()], page, title="cplsr demo", command="cplsr demo")
     console.print("[bold]4. What came of it[/]")
-    console.print(outcome(results, result), markup=False)
-    console.print(f"   All of it with charts, in one file: {page}", markup=False)
+    print_plain(console, outcome(results, result))
+    print_plain(console, f"   All of it with charts, in one file: {page}")
     console.print(NEXT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -27,7 +27,7 @@ class Embed(ShardingSettings, ClassifierBackbone):
     pooling it is given (cls).
     """
 
-    sources: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    sources: tyro.conf.Positional[tuple[str, ...]] = ()
     """What to embed: a folder with a folder per class, a csv with the columns path,label, tar files in webdataset's
     layout, or any other data set that `cplsr data list` knows."""
     out: Path | None = None

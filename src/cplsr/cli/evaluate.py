@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 import cplsr
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import WARNING, print_plain, print_table
+from cplsr.cli.terminal import WARNING, print_plain, print_table, terminal
 from cplsr.declared import Declared, parse_options
 from cplsr.errors import InputError
 from cplsr.files import check_writable
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cplsr.cli.analyze import Analyze
-    from cplsr.evaluation.adapting import Adaptation, AdaptationRequest
+    from cplsr.evaluation.adapting import AdaptationRequest
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringRequest(Declared):
     """What is measured, and where; options that stand first."""
 
-    target: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    target: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Where to measure, repeatable: a folder with a folder per class, or any other source, as NAME=SOURCE or SOURCE."""
-    adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    adapter: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """What to measure beside the frozen backbone, repeatable: adapter folder, run folder or hf:user/name, or NAME=…"""
     head: tuple[str, ...] = ("prototypes",)
     """How embeddings answer, each a row: prototypes, ridge, lda, logistic, knn, auto; and centered, em, bd_cspn,
@@ -70,13 +70,11 @@ class Evaluate(MeasuringSettings, EpisodeSettings, BackboneSettings, MeasuringRe
 
 def main(arguments: list[str]) -> int:
     """Parse the options, measure, show a table."""
-    from rich.console import Console
-
     options = parse(Evaluate, "evaluate", arguments)
     if options.out is not None:
         check_writable(options.out)
     results = run(options)
-    console = Console()
+    console = terminal()
     show_tables(results, console)
     for flag in results.flags:
         print_plain(console, f"note: {flag}", WARNING)
@@ -165,21 +163,17 @@ def request_of(options: Evaluate) -> AdaptationRequest | None:
         raise InputError(
             f"--method {options.method} and --tune-on-support both adapt on the support set: give one, then the other"
         )
-    return AdaptationRequest(options.method, adaptation_of(options, options.method), options.method_episodes)
-
-
-def adaptation_of(options: Evaluate, name: str) -> Adaptation:
-    """Make what the method does on a support set, which must be more than prototypes do."""
     from cplsr.methods.registry import METHODS, make_adaptation
 
-    adaptation = make_adaptation(METHODS.find(name), parse_options(options.method_options, "method", "steps=100"))
+    method_options = parse_options(options.method_options, "method", "steps=100")
+    adaptation = make_adaptation(METHODS.find(options.method), method_options)
     if adaptation is None:
         able = [other for other in METHODS if METHODS.find(other).adaptation is not None]
         raise InputError(
-            f"the method {name!r} only makes prototypes of a support set, so there is nothing to add: measure what it "
-            f"trained with --adapter RUN, or give --method {' or '.join(able)}, or --tune-on-support"
+            f"the method {options.method!r} only makes prototypes of a support set, so there is nothing to add: "
+            f"measure what it trained with --adapter RUN, or give --method {' or '.join(able)}, or --tune-on-support"
         )
-    return adaptation
+    return AdaptationRequest(options.method, adaptation, options.method_episodes)
 
 
 def split_name(text: str) -> tuple[str | None, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
 from cplsr.cli.options import parse
-from cplsr.cli.terminal import print_table
+from cplsr.cli.terminal import print_table, terminal
 from cplsr.declared import Declared
 from cplsr.report.tables import Table
 
@@ -20,9 +20,7 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 class Published(Declared):
     """Print the paper's tables, and one of methods since: 5-way accuracy in percent on the targets of BSCD-FSL."""
 
-    table: Annotated[
-        Literal["mini", "tiered", "ablation", "ablation-details", "since"] | None, tyro.conf.Positional
-    ] = None
+    table: tyro.conf.Positional[Literal["mini", "tiered", "ablation", "ablation-details", "since"] | None] = None
     """Which one; all of them by default."""
     format: Format = "terminal"
     """How to write it."""
@@ -46,11 +44,9 @@ def main(arguments: list[str]) -> int:
 def show(tables: list[Table], form: Format) -> None:
     """Print tables, an empty line between them."""
     if form == "terminal":
-        from rich.console import Console
-
         from cplsr.report.paper_table import by_shot
 
-        console = Console()
+        console = terminal()
         for table in tables:
             print_table(console, table, by_shot(table))
         return

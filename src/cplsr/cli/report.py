@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -22,7 +21,7 @@ class Report(Declared):
     `cplsr ablate`, or a folder that holds some of them; they are recognized by what is in them.
     """
 
-    sources: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    sources: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Files and folders to report on."""
     out: Path = Path("report.html")
     """The page."""

@@ -23,8 +23,6 @@ from cplsr.errors import InputError
 if TYPE_CHECKING:
     from cplsr.app.session import Shared
 
-OWN_HOSTS = ("127.0.0.1", "localhost", "::1")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ClassifierBackbone):
@@ -36,7 +34,7 @@ class Serve(ClassifierBackbone):
     """Port; 0 for any free one."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can be reached from this computer only; 0.0.0.0 from the whole network."""
-    allow_host: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    allow_host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Another name by which the page may be opened, for example nas.local; can be given several times."""
     open: bool = True
     """Open the page in a browser, where there is a screen."""
@@ -46,10 +44,10 @@ def main(arguments: list[str]) -> int:
     """Parse the options, take the port, load the backbone, serve until Ctrl-C."""
     options = parse(Serve, "serve", arguments)
     check_request(options)
-    from cplsr.app.server import listen, page_address, run
+    from cplsr.app.server import OWN_NAMES, listen, page_address, run
 
     with listen(options.host, options.port) as taken:
-        if options.host not in OWN_HOSTS:
+        if options.host not in OWN_NAMES:
             warnings.warn(
                 f"the page can be reached by everybody who can reach {options.host}, without a password and without "
                 "encryption: leave out --host to keep it to this computer",

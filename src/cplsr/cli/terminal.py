@@ -13,9 +13,16 @@ if TYPE_CHECKING:
 WARNING = "yellow"
 
 
+def terminal(*, soft_wrap: bool = False) -> Console:
+    """What is printed to: numbers are not colored, and `:x:` in names and paths is no picture."""
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False, soft_wrap=soft_wrap)
+
+
 def print_plain(console: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is: brackets in names and paths are no markup, and numbers are not colored."""
-    console.print(line, style=style, highlight=False, markup=False)
+    """Print a line as it is: brackets in names and paths are no markup."""
+    console.print(line, style=style, markup=False)
 
 
 def print_table(console: Console, table: Table, narrower: Sequence[Table] = ()) -> None:

@@ -30,11 +30,16 @@ def preprocess(image: Image.Image, size: int) -> UInt8[np.ndarray, "3 {size} {si
     Raises:
         UnreadableImageError: the image has a mode that cannot be turned into RGB.
     """
-    resized = int(RESIZE_FACTOR * size)
-    margin = round((resized - size) / 2)
+    resized, margin = crop_of(size)
     square = to_rgb(upright(image)).resize((resized, resized), Image.Resampling.BICUBIC)
     pixels = np.asarray(square)[margin : margin + size, margin : margin + size]
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def crop_of(size: int) -> tuple[int, int]:
+    """To how many pixels a side an image is resized, and how many of these are cut off at the left and the top."""
+    resized = int(RESIZE_FACTOR * size)
+    return resized, round((resized - size) / 2)
 
 
 def upright(image: Image.Image) -> Image.Image:

@@ -6,14 +6,15 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
+from cplsr.data.preprocess import crop_of
 from cplsr.environment import cache_folder, is_offline
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_folder
-from cplsr.export.exported import Exported, crop_of
+from cplsr.export.exported import Exported
 from cplsr.export.to_onnx import export_onnx, head_of
 from cplsr.files import new_folder, sha256_of, write_json
 
@@ -24,7 +25,7 @@ RUNTIME_HASHES = {
     "ort-wasm-simd-threaded.mjs": "e13f7f94fc51b4ca72b12faeb1ee95f4ace6dfbc8939bc718aabdc0a27c4299b",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
-"""What is taken of the npm package onnxruntime-web, and the SHA-256 of each file."""
+"""What is taken of the npm package onnxruntime-web to run models in a browser, and the SHA-256 of each file."""
 PATIENCE_SECONDS = 300
 README = """# A model in the browser
 
@@ -39,14 +40,7 @@ and open http://localhost:8000. Any web space that serves plain files will do; t
 """
 
 
-@dataclass(frozen=True)
-class ExportedPage(Exported):
-    """A finished page. runtime_bytes: how much of it is needed to run models in a browser at all."""
-
-    runtime_bytes: int
-
-
-def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> ExportedPage:
+def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Exported:
     """Write a new folder with a page, the classifier as an ONNX graph, and what runs it in a browser."""
     folder = Path(folder)
     check_free_folder(folder)
@@ -65,14 +59,13 @@ def export_browser_page(classifier: FewShotClassifier, folder: str | Path) -> Ex
         (place / "README.md").write_text(README.format(version=RUNTIME_VERSION), encoding="utf-8")
         for part in (*PAGE.iterdir(), *(runtime / name for name in RUNTIME_HASHES)):
             shutil.copyfile(part, place / part.name)
-    size = sum((folder / name).stat().st_size for name in RUNTIME_HASHES)
-    return ExportedPage(folder, merged=done.merged, difference=done.difference, runtime_bytes=size)
+    return replace(done, path=folder)
 
 
 def find_runtime() -> Path:
     """The folder of onnxruntime-web's files, in the cache; npm brings them there, or somebody has put its .tgz."""
     folder = cache_folder() / f"onnxruntime-web-{RUNTIME_VERSION}"
-    if all(_is_whole(folder / name) for name in RUNTIME_HASHES):
+    if all((folder / name).is_file() and sha256_of(folder / name) == RUNTIME_HASHES[name] for name in RUNTIME_HASHES):
         return folder
     package = folder.with_name(f"{folder.name}.tgz")
     with tempfile.TemporaryDirectory() as temporary:
@@ -114,7 +107,3 @@ def _content(archive: tarfile.TarFile, name: str) -> bytes:
     if file is None:
         raise InputError(f"{archive.name!r} has no {name}: it is not the package that was asked for")
     return file.read()
-
-
-def _is_whole(file: Path) -> bool:
-    return file.is_file() and sha256_of(file) == RUNTIME_HASHES[file.name]

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from cplsr.adapters.attach import adapter_of, merge
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.preprocess import RESIZE_FACTOR
 from cplsr.environment import versions
 from cplsr.errors import InputError
 
@@ -60,24 +59,12 @@ def merged_copy(backbone: Backbone) -> Backbone:
 
 def origin(backbone: Backbone) -> dict[str, Any]:
     """Describe backbone, adapter and library versions for the record; of a local path only the last part is kept."""
-    description = {**backbone.description(), "source": public_name(backbone.source)}
-    adapter = None
+    path, adapter = Path(backbone.source).expanduser(), None
+    source = path.name if path.is_absolute() or path.exists() else backbone.source
     if backbone.adapter is not None:
         attached = adapter_of(backbone)
         adapter = {"kind": attached.kind, "options": attached.options, "fingerprint": attached.fingerprint}
-    return {"backbone": description, "adapter": adapter, "versions": versions()}
-
-
-def public_name(source: str) -> str:
-    """A hub id as it is; of a path on this machine the last part."""
-    path = Path(source).expanduser()
-    return path.name if path.is_absolute() or path.exists() else source
-
-
-def crop_of(size: int) -> tuple[int, int]:
-    """To how many pixels a side a picture is resized, and how many of these are cut off at the left and the top."""
-    resized = int(RESIZE_FACTOR * size)
-    return resized, round((resized - size) / 2)
+    return {"backbone": {**backbone.description(), "source": source}, "adapter": adapter, "versions": versions()}
 
 
 def probe_images(backbone: Backbone, count: int, *, raw: bool = False) -> Tensor:

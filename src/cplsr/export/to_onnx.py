@@ -17,10 +17,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cplsr.backbones.backbone import Backbone
+from cplsr.data.preprocess import crop_of
 from cplsr.episodes.prototypes import normalize
 from cplsr.errors import InputError
 from cplsr.export.destination import check_free_file
-from cplsr.export.exported import Exported, checked_difference, crop_of, merged_copy, on_cpu, origin, probe_images
+from cplsr.export.exported import Exported, checked_difference, merged_copy, on_cpu, origin, probe_images
 from cplsr.files import write_file
 
 if TYPE_CHECKING:

@@ -51,7 +51,9 @@ def export_timm(backbone: Backbone, path: str | Path) -> Exported:
     source = on_cpu(backbone)
     plain = merged_copy(source)
     tensors = checkpoint_tensors(plain)
-    content = {**_architecture(plain), **origin(source)}
+    names = ("heads", "mean", "std", "image_size", "patch_size", "dim", "layers", "pooling")
+    eps = plain.model.config.layer_norm_eps  # type: ignore[union-attr]
+    content = {**{name: getattr(plain, name) for name in names}, "layer_norm_eps": eps, **origin(source)}
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".cplsr-export-", suffix=PARTIAL, dir=path.parent) as staging:
@@ -80,12 +82,6 @@ def checkpoint_tensors(plain: Backbone) -> dict[str, Tensor]:
         tensors["cls_token"] = tensors["cls_token"] + positions[:, :1]
         tensors["pos_embed"] = positions[:, 1:]
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-
-
-def _architecture(plain: Backbone) -> dict[str, Any]:
-    config: Any = plain.model.config
-    names = ("heads", "mean", "std", "image_size", "patch_size", "dim", "layers", "pooling")
-    return {**{name: getattr(plain, name) for name in names}, "layer_norm_eps": config.layer_norm_eps}
 
 
 def _compare(file: Path, source: Backbone) -> float:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from statistics import stdev
+from typing import Any, Literal, TypeVar
 
 from cplsr.records.ablation import AblationRun
-from cplsr.records.estimate import Estimate
-from cplsr.records.results import FROZEN, SnapshotRow, best_and_last
-from cplsr.report.estimates import combined, spread
+from cplsr.records.estimate import Estimate, combined
+from cplsr.records.results import FROZEN, best_and_last
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
+K = TypeVar("K")
+V = TypeVar("V")
 AVERAGE = "average"
 OVER_SEEDS = "spread over seeds"
 NOT_ALLOWED = "best epoch on\nthe target (not allowed)"
@@ -71,8 +73,8 @@ def table_of(
     names = list(dict.fromkeys([*rows, *(record.row for record in records)]))
     shown = sorted({record.shot for record in records if shots is None or record.shot in shots})
     declared, accuracies = list(_declared_columns(records)), list(_accuracy_columns(records, shown))
-    figures = (_gain_columns, _seed_columns, _snapshot_columns)
-    others = [column for columns in figures for column in columns(records, shown)] + list(_cost_columns(records))
+    whole = {shot: _measured(records, shot, targets_of(records)) for shot in shown}
+    others = (*_gain_columns(whole), *_seed_columns(whole), *_snapshot_columns(records, shown), *_cost_columns(records))
     columns = [*declared, *accuracies, *((heading, cells) for heading, cells in others if cells)]
     measured = [name for name in names if any(name in cells for _, cells in accuracies)]
     return table(
@@ -106,28 +108,24 @@ def _accuracy_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> C
     several = len({row for _, column in measured for row in column}) > 1
     for heading, column in measured:
         best = best_of_most(entry.rank for entry in column.values()) if several else None
-        yield heading, {row: _accuracy_cell(entry, best) for row, entry in column.items()}
+        marks = {row: entry.difference.mark for row, entry in column.items() if entry.difference is not None}
+        cells = {row: Cell(e.accuracy.written(), e.rank == best, marks.get(row, "")) for row, e in column.items()}
+        yield heading, cells
 
 
-def _accuracy_cell(entry: Measured, best: tuple[float, int] | None) -> Cell:
-    mark = "" if entry.difference is None else entry.difference.mark
-    return Cell(entry.accuracy.written(), bold=entry.rank == best, mark=mark)
-
-
-def _gain_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+def _gain_columns(whole: Mapping[int, Mapping[str, Measured]]) -> Columns:
     """The difference from frozen over all targets; its mark stands with the accuracy."""
-    for shot in shots:
-        changes = gains(records, shot, targets_of(records))
-        yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in changes.items()}
+    for shot, measured in whole.items():
+        gained = {row: change for row, entry in measured.items() if (change := entry.difference) is not None}
+        yield f"gain\n{shot}-shot", {row: Cell(_minus(change.written(sign=True))) for row, change in gained.items()}
 
 
-def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
+def _seed_columns(whole: Mapping[int, Mapping[str, Measured]]) -> Columns:
     """How far the seeds lie apart, in average accuracy and in gain; for rows of several seeds."""
-    for shot in shots:
-        measured = _measured(records, shot, targets_of(records))
-        averages = {row: spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
+    for shot, measured in whole.items():
+        averages = {row: _spread(each.accuracies) for row, each in measured.items() if len(each.accuracies) > 1}
         changes = {row: each.differences for row, each in measured.items() if len(each.differences) > 1}
-        changed = {row: _minus(spread(differences, sign=True)) for row, differences in changes.items()}
+        changed = {row: _minus(_spread(differences, sign=True)) for row, differences in changes.items()}
         for what, figures in ((AVERAGE, averages), ("gain", changed)):
             yield f"{what},\n{OVER_SEEDS}\n{shot}-shot", {row: Cell(figure) for row, figure in figures.items()}
 
@@ -135,25 +133,21 @@ def _seed_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Colum
 def _snapshot_columns(records: Sequence[AblationRun], shots: Sequence[int]) -> Columns:
     """The last epoch, and the best one chosen on each target: averages, never bold, for nobody may choose so."""
     for shot in shots:
-        found: dict[str, list[tuple[SnapshotRow, SnapshotRow]]] = {}
-        for record in records:
-            if record.shot == shot:
-                best = best_and_last(row for row in record.snapshots if row.shot == shot)
-                found.setdefault(record.row, []).extend(best.values())
+        found = _grouped(
+            (record.row, [Estimate(row.accuracy, row.ci95) for row in pair])
+            for record in records
+            if record.shot == shot
+            for pair in best_and_last(row for row in record.snapshots if row.shot == shot).values()
+        )
         for number, heading in ((1, "last epoch"), (0, NOT_ALLOWED)):
-            chosen = {
-                row: [Estimate(p[number].accuracy, p[number].ci95) for p in pairs] for row, pairs in found.items()
-            }
-            yield f"{heading}\n{shot}-shot", {row: Cell(combined(own).written()) for row, own in chosen.items() if own}
+            chosen = {row: combined([pair[number] for pair in pairs]) for row, pairs in found.items()}
+            yield f"{heading}\n{shot}-shot", {row: Cell(estimate.written()) for row, estimate in chosen.items()}
 
 
 def _cost_columns(records: Sequence[AblationRun]) -> Columns:
     """What the trainings cost, averaged over shots and seeds."""
     for heading, (figure, layout) in _COSTS.items():
-        costs: dict[str, list[float]] = {}
-        for record in records:
-            if (cost := figure(record)) is not None:
-                costs.setdefault(record.row, []).append(cost)
+        costs = _grouped((record.row, cost) for record in records if (cost := figure(record)) is not None)
         yield heading, {row: Cell(format(sum(known) / len(known), layout)) for row, known in costs.items()}
 
 
@@ -173,10 +167,7 @@ def targets_of(records: Sequence[AblationRun]) -> list[str]:
 
 def _measured(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) -> dict[str, Measured]:
     """Every row that was measured on all of the targets with all of its seeds, averaged over both."""
-    by_row: dict[str, list[AblationRun]] = {}
-    for record in records:
-        if record.shot == shot:
-            by_row.setdefault(record.row, []).append(record)
+    by_row = _grouped((record.row, record) for record in records if record.shot == shot)
     return {row: entry for row, own in by_row.items() if (entry := _average(own, shot, targets)) is not None}
 
 
@@ -192,6 +183,28 @@ def _average(records: Sequence[AblationRun], shot: int, targets: Sequence[str]) 
         differences += [combined([row.estimate for row in paired])] if paired else []
         episodes += [row.episodes for row in rows]
     return Measured(tuple(accuracies), tuple(differences), min(episodes))
+
+
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """All values of each key."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def _spread(seeds: Sequence[Estimate], *, sign: bool = False) -> str:
+    """How far the means of several seeds lie apart: half of their 95 % t interval, of two the lower and the higher.
+
+    They differ by their trainings and by their episodes, and both are in it.
+    """
+    means = [estimate.mean for estimate in seeds]
+    if len(means) < 3:
+        return " to ".join(Estimate(mean).written(sign=sign) for mean in sorted(means))
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(means) - 1, 0.975)) * stdev(means) / len(means) ** 0.5
+    return f"±{half:.2f}"
 
 
 def _minus(text: str) -> str:
@@ -236,9 +249,7 @@ def _caption(records: Sequence[AblationRun], names: Sequence[str], failures: Seq
 
 def _unequal_seeds(records: Sequence[AblationRun], seeds: Sequence[int]) -> list[str]:
     """Rows that lack seeds others have: their means are of fewer trainings and other episodes."""
-    by_row: dict[tuple[str, int], list[int]] = {}
-    for record in records:
-        by_row.setdefault((record.row, record.shot), []).append(record.seed)
+    by_row = _grouped(((record.row, record.shot), record.seed) for record in records)
     return [
         f"{row}, {shot}-shot: only {'seed' if len(own) == 1 else 'seeds'} {', '.join(map(str, sorted(own)))}."
         for (row, shot), own in by_row.items()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from cplsr.records.estimate import Estimate
 from cplsr.records.results import AccuracyRow, Results
-from cplsr.report.markup import number
 from cplsr.report.tables import Cell, Table, best_of_most, table
 
 DIRICHLET = "Dirichlet"
@@ -25,10 +25,11 @@ def accuracy_table(results: Results, shot: int) -> Table:
     """
     shown = [row for row in results.rows if row.shot == shot]
     counts = _episodes(shown)
+    columns = _columns(results, [shot])
     return table(
         f"{shot}-shot, {shown[0].way}-way accuracy in %",
-        ("method", *(f"{name or 'average'}\n{kind}".rstrip() for name, _, kind in _columns(results, [shot]))),
-        [(_signed(results, method), *_cells(results, method, [shot])) for method in results.methods],
+        ("method", *(f"{name or 'average'}\n{kind}".rstrip() for name, _, kind in columns)),
+        [(_signed(results, method), *_across(columns, method)) for method in results.methods],
         f"{max(counts.values()):,} episodes, {_queries(shown[0])}; {_legend(results)}.{_fewer(counts)}",
     )
 
@@ -36,7 +37,7 @@ def accuracy_table(results: Results, shot: int) -> Table:
 def whole_accuracy_table(results: Results, *, methods_down: bool = True) -> Table:
     """All methods at all shots; with `methods_down` off they stand across and targets down, which is narrower."""
     columns = _columns(results, results.shots)
-    cells = {_signed(results, method): _cells(results, method, results.shots) for method in results.methods}
+    cells = {_signed(results, method): _across(columns, method) for method in results.methods}
     first = results.rows[0]
     counts = _episodes(results.rows)
     title = f"{first.way}-way accuracy in %, {max(counts.values()):,} episodes, {_queries(first)}"
@@ -67,51 +68,42 @@ def paired_table(results: Results) -> Table:
     )
 
 
-def accuracy_cell(results: Results, method: str, target: str, shot: int) -> Cell:
-    """One method on one target; bold where it is the best of several."""
-    row = results.row(method, target, shot)
-    if row is None:
-        return Cell("–")
-    change = results.paired_row(method, target, shot)
-    rivals = [other for other in results.rows if (other.target, other.shot) == (target, shot)]
-    best = best_of_most((other.accuracy, other.episodes) for other in rivals)
-    return Cell(
-        row.estimate.written(),
-        bold=len(results.methods) > 1 and (row.accuracy, row.episodes) == best,
-        mark="" if change is None else change.estimate.mark,
-    )
+def _columns(results: Results, shots: Sequence[int]) -> dict[Column, dict[str, Cell]]:
+    """All targets and shots, then the averages over several targets, each on all kinds of queries; cells by method."""
+    averaged = {row.shot for row in results.averages()}
+    targets = [(target, shot) for target in results.targets for shot in shots]
+    places = [*targets, *((None, shot) for shot in shots if shot in averaged)]
+    return {(name, shot, kind): _column(side, name, shot) for name, shot in places for kind, side in _sides(results)}
 
 
-def average_cell(results: Results, method: str, shot: int) -> Cell:
-    """One method's mean over the targets; bold where it is the best of several."""
-    counts = _episodes(row for row in results.rows if row.shot == shot)
-    ranks = {row.method: (row.accuracy, counts[row.method]) for row in results.averages() if row.shot == shot}
-    if method not in ranks:
-        return Cell("–")
-    bold = len(results.methods) > 1 and ranks[method] == best_of_most(ranks.values())
-    return Cell(number(ranks[method][0]), bold=bold)
+def _column(results: Results, target: str | None, shot: int) -> dict[str, Cell]:
+    """What the methods reached on a target, or on average; bold where one is the best of several."""
+    rows = [row for row in results.rows if row.shot == shot]
+    if target is None:
+        counts = _episodes(rows)
+        averages = [row for row in results.averages() if row.shot == shot]
+        reached = {row.method: (Estimate(row.accuracy), counts[row.method]) for row in averages}
+    else:
+        reached = {row.method: (row.estimate, row.episodes) for row in rows if row.target == target}
+    best = best_of_most((figure.mean, episodes) for figure, episodes in reached.values())
+    changes = {row.method: row.estimate for row in results.paired if (row.target, row.shot) == (target, shot)}
+    return {
+        method: Cell(
+            figure.written(),
+            bold=len(results.methods) > 1 and (figure.mean, episodes) == best,
+            mark=changes[method].mark if method in changes else "",
+        )
+        for method, (figure, episodes) in reached.items()
+    }
 
 
-def _cells(results: Results, method: str, shots: Sequence[int]) -> list[Cell]:
-    """A method in every column of `_columns`."""
-    sides = dict(_sides(results))
-    return [
-        average_cell(sides[kind], method, shot) if name is None else accuracy_cell(sides[kind], method, name, shot)
-        for name, shot, kind in _columns(results, shots)
-    ]
+def _across(columns: Mapping[Column, Mapping[str, Cell]], method: str) -> list[Cell]:
+    return [cells.get(method, Cell("–")) for cells in columns.values()]
 
 
 def _sides(results: Results) -> list[tuple[str, Results]]:
     """The figures on balanced queries, and beside them those on unbalanced ones where both were measured."""
     return [("", results), *([] if results.dirichlet is None else [(DIRICHLET, results.dirichlet)])]
-
-
-def _columns(results: Results, shots: Sequence[int]) -> list[Column]:
-    """All targets and shots, then the averages over several targets, each on all kinds of queries."""
-    kinds = [kind for kind, _ in _sides(results)]
-    averaged = {row.shot for row in results.averages()}
-    columns: list[Column] = [(target, shot, kind) for target in results.targets for shot in shots for kind in kinds]
-    return columns + [(None, shot, kind) for shot in shots if shot in averaged for kind in kinds]
 
 
 def _episodes(rows: Iterable[AccuracyRow]) -> dict[str, int]:

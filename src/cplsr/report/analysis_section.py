@@ -45,15 +45,12 @@ COST_WORDS = "What the kinds of adapters cost as images give more tokens. A merg
 
 def tables(analysis: Analysis) -> list[Table]:
     """All tables of what was measured; only those that have rows."""
-    shown = [domain_table(analysis), bound_table(analysis)] if analysis.domains else []
-    shown += [heads_table(analysis.heads)] if analysis.heads else []
-    return shown + ([cost_table(analysis.cost)] if analysis.cost else [])
+    made = (domain_table(analysis), bound_table(analysis), heads_table(analysis.heads), cost_table(analysis.cost))
+    return [each for each in made if each.rows]
 
 
 def _space(analysis: Analysis) -> str:
-    if not analysis.domains:
-        return ""
-    return table_with_sources(domain_table(analysis)) + table_with_sources(bound_table(analysis))
+    return "".join(table_with_sources(each) for each in (domain_table(analysis), bound_table(analysis)) if each.rows)
 
 
 def domain_table(analysis: Analysis) -> Table:

@@ -40,26 +40,20 @@ def bar_chart(
     bottom = y - GAP + 4
     if reference is not None:
         parts.append(line(scale(reference), TOP - 4, scale(reference), bottom, "reference"))
+    look = {"x": 1, "y": 1, "width": 20, "height": 10}
+    spoken = {name: [f"{own} {number(bar.mean, 1)}" for own, bar in bars.items()] for name, bars in groups.items()}
     return chart(
         WIDTH,
         bottom + 38,
         x_axis(scale, TOP - 4, bottom, axis),
         *parts,
         title=title,
-        description=_spoken(groups),
+        description="; ".join(f"{name}: {', '.join(own)}" for name, own in spoken.items()),
         caption=caption,
-        legend=_legend(series),
+        legend=swatches(
+            [(element("rect", **look, class_=f"bar {style(own)}"), name) for own, name in enumerate(series)]
+        ),
     )
-
-
-def _spoken(groups: Groups) -> str:
-    figures = {name: [f"{own} {number(bar.mean, 1)}" for own, bar in bars.items()] for name, bars in groups.items()}
-    return "; ".join(f"{name}: {', '.join(own)}" for name, own in figures.items())
-
-
-def _legend(series: Sequence[str]) -> str:
-    look = {"x": 1, "y": 1, "width": 20, "height": 10}
-    return swatches([(element("rect", **look, class_=f"bar {style(own)}"), name) for own, name in enumerate(series)])
 
 
 def _bar(figure: Estimate, name: str, series: int, scale: Scale, y: float) -> str:

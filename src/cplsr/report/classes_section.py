@@ -40,12 +40,8 @@ def confusions(results: Results) -> str:
 def best_method(results: Results, methods: list[str], target: str, shot: int) -> str:
     """The most accurate of some methods on a target; the reference only where it is alone."""
     others = [method for method in methods if method != results.reference] or methods
-
-    def accuracy(method: str) -> float:
-        row = results.row(method, target, shot)
-        return -1.0 if row is None else row.accuracy
-
-    return max(others, key=accuracy)
+    rows = {method: results.row(method, target, shot) for method in others}
+    return max(others, key=lambda method: -1.0 if (row := rows[method]) is None else row.accuracy)
 
 
 def _confusion(row: ConfusionRow) -> str:

@@ -87,11 +87,8 @@ def line_chart(
 
 def moving_mean(points: Sequence[tuple[float, float]], window: int) -> tuple[tuple[float, float], ...]:
     """Mean of the last `window` points at each point: what a noisy curve does as a whole."""
-    means = []
-    for end in range(1, len(points) + 1):
-        recent = [value for _, value in points[max(0, end - window) : end]]
-        means.append((points[end - 1][0], sum(recent) / len(recent)))
-    return tuple(means)
+    recent = ([value for _, value in points[max(0, end - window) : end]] for end in range(1, len(points) + 1))
+    return tuple((x, sum(values) / len(values)) for (x, _), values in zip(points, recent, strict=True))
 
 
 def _swatch(entry: Line) -> str:

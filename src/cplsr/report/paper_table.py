@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,11 +51,10 @@ def by_shot(whole: Table) -> list[Table]:
     ]
 
 
-def _paper_rows(published: PublishedTable, shot: int, with_architecture: bool) -> list[Cells]:
+def _paper_rows(published: PublishedTable, shot: int, with_architecture: bool) -> Iterator[Cells]:
     rows = [row for row in published.rows if row.shot == shot]
     best = {target: max(row.cells[target].mean for row in rows if row.cells) for target in published.targets}
     best_average = max(row.average for row in rows)
-    lines: list[Cells] = []
     for row in rows:
         labels = (str(shot), row.system, *([row.architecture or ""] if with_architecture else []))
         average = f"{row.average:.2f}" + ("*" if row.average_disagrees else "")
@@ -63,11 +63,10 @@ def _paper_rows(published: PublishedTable, shot: int, with_architecture: bool) -
             "" if cell is None else Cell(cell.written(), bold=cell.mean == best[target])
             for target, cell in known.items()
         ]
-        lines.append((*labels, *cells, Cell(average, bold=row.average == best_average)))
-    return lines
+        yield *labels, *cells, Cell(average, bold=row.average == best_average)
 
 
-def _own_rows(published: PublishedTable, results: Results, shot: int, with_architecture: bool) -> list[Cells]:
+def _own_rows(published: PublishedTable, results: Results, shot: int, with_architecture: bool) -> Iterator[Cells]:
     own = {title: name for name, title in reversed(benchmark_targets(results).items())}  # the first of equals
     if not own:
         raise InputError(
@@ -75,7 +74,6 @@ def _own_rows(published: PublishedTable, results: Results, shot: int, with_archi
             "name the targets so, as in --target EuroSAT=DIR"
         )
     source = str(results.settings.get("backbone", {}).get("source", ""))
-    lines: list[Cells] = []
     for method in results.methods:
         own_results = [results.row(method, own[title], shot) if title in own else None for title in published.targets]
         if not any(own_results):
@@ -84,5 +82,4 @@ def _own_rows(published: PublishedTable, results: Results, shot: int, with_archi
         known = [row.accuracy for row in own_results if row is not None]
         average = f"{sum(known) / len(known):.2f}" if len(known) == len(own_results) else ""
         labels = (str(shot), f"→ {method}", *([Path(source).name or source] if with_architecture else []))
-        lines.append((*labels, *figures, average))
-    return lines
+        yield *labels, *figures, average

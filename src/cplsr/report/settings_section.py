@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cplsr.errors import counted
@@ -114,22 +114,18 @@ def _option(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _target_rows(results: Results) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _target_rows(results: Results) -> Iterator[tuple[str, ...]]:
     for name, about in results.data.items():
         counts = list(about.get("classes", {}).values())
         sizes = sorted({min(counts), max(counts)}) if counts else []
         spread = " – ".join(f"{size:,}" for size in sizes)
         left_out = str(len(about.get("unreadable", ())) + len(about.get("skipped", ())))
         images, fingerprint = number(about.get("images"), 0), about.get("fingerprint", "")[:12]
-        rows.append((name, "target", images, str(len(counts)), spread, left_out, fingerprint))
-    return rows
+        yield name, "target", images, str(len(counts)), spread, left_out, fingerprint
 
 
-def _base_rows(training: Training) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _base_rows(training: Training) -> Iterator[tuple[str, ...]]:
     for part, about in training.about.data.items():
         role = {"val": "validation"}.get(part, part)
         images, fingerprint = number(about.get("images"), 0), about.get("fingerprint", "")[:12]
-        rows.append((about.get("name", ""), role, images, str(about.get("classes", "")), "", "", fingerprint))
-    return rows
+        yield about.get("name", ""), role, images, str(about.get("classes", "")), "", "", fingerprint

@@ -8,8 +8,8 @@ from cplsr.errors import counted
 from cplsr.evaluation.published import benchmark_targets, remarks_on_data
 from cplsr.records.ablation import AblationRun
 from cplsr.records.analysis import Analysis
+from cplsr.records.estimate import combined
 from cplsr.records.results import FROZEN, PairedRow, Results
-from cplsr.report.estimates import combined
 from cplsr.report.markup import element, listed, number, text
 from cplsr.report.sections import Section, callout, paragraph, parts
 from cplsr.report.sources import Ablation, Material, Training

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cplsr.files import csv_cell
 from cplsr.records.estimate import Mark
+from cplsr.report.markup import element, text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -102,9 +102,12 @@ class Table:
     def to_markdown(self) -> str:
         """A pipe table; the title above it, the caption below."""
         lines = [
-            _pipes(name.replace("\n", " ") for name in self.columns),
+            _pipes(map(_line, self.columns)),
             _pipes("---" if number < self.left else "---:" for number in range(len(self.columns))),
-            *(_pipes(_marked(cell, _pipe_text(cell.text), "**{}**", ARROWS) for cell in row) for row in self.rows),
+            *(
+                _pipes(_marked(cell, _line(cell.text).replace("|", r"\|"), "**{}**", ARROWS) for cell in row)
+                for row in self.rows
+            ),
         ]
         parts = [f"**{self.title}**" if self.title else "", "\n".join(lines), self.caption]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -131,24 +134,20 @@ class Table:
         """Plain texts, without marks: for a spreadsheet."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([csv_cell(name.replace("\n", " ")) for name in self.columns])
+        writer.writerow([csv_cell(_line(name)) for name in self.columns])
         writer.writerows([csv_cell(cell.text) for cell in row] for row in self.rows)
         return stream.getvalue()
 
     def to_html(self) -> str:
         """A `table` element; the look is left to the page."""
-        heads = "".join(
-            f"<th{_figure(number, self.left)}>{_lines(name)}</th>" for number, name in enumerate(self.columns)
-        )
-        body = "".join(
-            f"<tr>{''.join(_html(cell, number, self.left) for number, cell in enumerate(row))}</tr>"
-            for row in self.rows
-        )
-        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        note = f'<p class="note">{html.escape(self.caption)}</p>' if self.caption else ""
-        whole = f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        kinds = [None if number < self.left else "figure" for number in range(len(self.columns))]
+        heads = (element("th", _lines(name), class_=kind) for name, kind in zip(self.columns, kinds, strict=True))
+        body = (element("tr", *map(_html, row, kinds)) for row in self.rows)
+        title = element("caption", text(self.title)) if self.title else ""
+        note = element("p", text(self.caption), class_="note") if self.caption else ""
+        whole = element("table", title, element("thead", element("tr", *heads)), element("tbody", *body))
         # A table that is too wide scrolls within itself; whoever has no mouse must be able to reach it.
-        return f'<div class="table" tabindex="0">{whole}</div>{note}'
+        return element("div", whole, class_="table", tabindex="0") + note
 
     def to_rich(self) -> RichTable:
         """For the terminal."""
@@ -174,26 +173,21 @@ def _marked(cell: Cell, text: str, bold: str, arrows: Mapping[Mark, str]) -> str
     return f"{text} {arrows[cell.mark]}".rstrip()
 
 
-def _pipe_text(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")
+def _line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
+    return "".join(_LATEX.get(letter, letter) for letter in _line(text))
 
 
 def _latex_row(texts: Iterable[str]) -> str:
     return " & ".join(texts) + r" \\"
 
 
-def _figure(number: int, left: int) -> str:
-    return "" if number < left else ' class="figure"'
+def _lines(content: str) -> str:
+    return text(content).replace("\n", "<br>")
 
 
-def _lines(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")
-
-
-def _html(cell: Cell, number: int, left: int) -> str:
-    shown = _marked(cell, _lines(cell.text), "<b>{}</b>", _HTML_ARROWS)
-    return f"<td{_figure(number, left)}>{shown}</td>"
+def _html(cell: Cell, kind: str | None) -> str:
+    return element("td", _marked(cell, _lines(cell.text), "<b>{}</b>", _HTML_ARROWS), class_=kind)
