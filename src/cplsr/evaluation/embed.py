@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,27 +91,9 @@ class Embeddings:
         return replace(self, vectors=self.vectors[rows], labels=self.labels[rows], indices=indices, groups=groups)
 
 
-def embed_domain(
-    backbone: Backbone,
-    domain: Domain,
-    *,
-    batch_size: int = 64,
-    workers: int | None = None,
-    strict: bool = False,
-    cache: EmbeddingCache | None = None,
-) -> Embeddings:
-    """Embed every image of a domain with the backbone and the adapter that is on it.
-
-    Args:
-        backbone: The backbone, with or without an adapter.
-        domain: The images.
-        batch_size: Images that are embedded at a time.
-        workers: Processes that decode images; `None` takes as many as suit the machine.
-        strict: An image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
-        cache: Where embeddings are looked up and kept; `None` computes all of them and keeps none.
-    """
-    models = [nullcontext]
-    return embed_many(backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache)[0]
+def embed_domain(backbone: Backbone, domain: Domain, **options: Any) -> Embeddings:
+    """Embed every image of a domain with the backbone and the adapter that is on it; options as for `embed_many`."""
+    return embed_many(backbone, domain, [nullcontext], **options)[0]
 
 
 def embed_many(
@@ -121,24 +106,42 @@ def embed_many(
     strict: bool = False,
     cache: EmbeddingCache | None = None,
 ) -> list[Embeddings]:
-    """Do what `embed_domain` does for each of several models: an image is decoded once, if any of them lacks it.
+    """Embed every image of a domain by each of several models: it is decoded once, if any of them lacks it.
 
     A model is entered once to look up what the cache holds for it, and again for each turn of decoded images that it
     lacks; what it warns of is said the first time only.
+
+    Args:
+        backbone: The backbone that becomes each of the models.
+        domain: The images.
+        models: The backbone as it is, or with something on it.
+        batch_size: Images that are embedded at a time.
+        workers: Processes that decode images; `None` takes as many as suit the machine.
+        strict: An image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
+        cache: Where embeddings are looked up and kept; `None` computes all of them and keeps none.
     """
     shares = [_Share(backbone, domain, model, cache) for model in models]
     wanted = np.flatnonzero(np.any([share.missing for share in shares], axis=0)) if shares else np.empty(0, np.int64)
     failed: list[tuple[int, str]] = []
+    decoding = partial(decode, domain, backbone.image_size, strict=strict, description=f"embedding {domain.name}")
+    batches = decoding(indices=wanted, batch_size=batch_size, workers=workers if len(wanted) else 0)
+    at_once = math.ceil(IMAGES_PER_TURN / batch_size) if len(models) > 1 else 1
     try:
-        at_once = IMAGES_PER_TURN if len(models) > 1 else 1
-        for turn in _turns(backbone, domain, wanted, batch_size, workers, strict, at_once):
-            failed += [failure for batch in turn for failure in batch.failed]
-            for share in shares:
-                share.embed(turn)
+        with closing(batches):  # type: ignore[type-var]
+            while turn := list(islice(batches, at_once)):
+                failed += [failure for batch in turn for failure in batch.failed]
+                for share in shares:
+                    share.embed(turn)
     finally:
         for share in shares:
             share.keep()
-    _warn_of_failed(domain, failed)
+    if failed:
+        index, reason = failed[0]
+        warnings.warn(
+            f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
+            f"the first is {domain.image_name(index)}: {reason}",
+            stacklevel=3,
+        )
     return [share.embeddings(failed) for share in shares]
 
 
@@ -181,38 +184,6 @@ def embed_turned(
 def in_batches(numbers: Int64[ndarray, "images"]) -> list[Int64[ndarray, "some"]]:
     """Numbers of images in pieces of one batch."""
     return np.split(numbers, range(BATCH, len(numbers), BATCH))
-
-
-def _turns(
-    backbone: Backbone,
-    domain: Domain,
-    wanted: ndarray,
-    batch_size: int,
-    workers: int | None,
-    strict: bool,
-    at_once: int,
-) -> Iterator[list[DecodedBatch]]:
-    """Decoded batches, as many together as hold `at_once` images."""
-    if len(wanted) == 0:
-        return
-    batches = decode(
-        domain,
-        backbone.image_size,
-        indices=wanted,
-        batch_size=batch_size,
-        workers=workers,
-        strict=strict,
-        description=f"embedding {domain.name}",
-    )
-    turn: list[DecodedBatch] = []
-    with closing(batches):  # type: ignore[type-var]
-        for batch in batches:
-            turn.append(batch)
-            if sum(len(held.indices) for held in turn) >= at_once:
-                yield turn
-                turn = []
-        if turn:
-            yield turn
 
 
 class _Share:
@@ -273,14 +244,4 @@ class _Share:
             flags=domain.flags,
             failed=own,
             new=int(self.missing.sum()) - len(own),
-        )
-
-
-def _warn_of_failed(domain: Domain, failed: list[tuple[int, str]]) -> None:
-    if failed:
-        index, reason = failed[0]
-        warnings.warn(
-            f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
-            f"the first is {domain.image_name(index)}: {reason}",
-            stacklevel=4,
         )
