@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
@@ -18,7 +18,7 @@ from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Embeddings, Model, embed_many, stored_adapter
+from cplsr.evaluation.embed import Model, embed_many, stored_adapter
 from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, Results, TargetData
@@ -67,14 +67,25 @@ def evaluate(
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
     chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
     _check_request(backbone, targets, stored, chosen, settings, match_shot)
-    models: list[Model] = [nullcontext, *(partial(stored_adapter, backbone, info) for _, info in stored)]
+    models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None), *stored]
+    contexts: list[Model] = [nullcontext, *(partial(stored_adapter, backbone, info) for _, info in stored)]
     embed = partial(embed_many, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
     measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
     flags = [flag for name, info in stored for flag in other_than_trained(name, info, backbone, "evaluated")]
     for target, domain in targets.items():
-        frozen, *adapted = embed(domain, models)
-        contenders = _contenders(backbone, frozen, zip(stored, adapted, strict=True), chosen, settings)
+        frozen, *_ = embedded = embed(domain, contexts)
+        contenders = [
+            HeadContender(
+                name=method_name(model, backbone, head, settings),
+                embeddings=embeddings,
+                train_shot=None if info is None else info.shot,
+                head=head,
+                trained_temperature=None if info is None else info.temperature,
+            )
+            for (model, info), embeddings in zip(models, embedded, strict=True)
+            for head in chosen
+        ]
         measure = partial(evaluate_embeddings, contenders, target=target, match_shot=match_shot)
         measured.append([measure(settings=each) for each in settings.by_queries])
         data[target] = describe_data(domain, frozen)
@@ -98,22 +109,6 @@ def _joined(measured: Sequence[TargetResults]) -> Results:
         confusion=tuple(row for each in measured for row in each.confusion),
         calibration=tuple(row for each in measured for row in each.calibration),
     )
-
-
-def _contenders(
-    backbone: Backbone,
-    frozen: Embeddings,
-    adapted: Iterable[tuple[tuple[str, AdapterInfo], Embeddings]],
-    heads: Sequence[Head],
-    settings: EpisodeSettings,
-) -> list[Contender]:
-    models: list[tuple[str, Embeddings, int | None, float | None]] = [(FROZEN, frozen, None, None)]
-    models += [(name, embeddings, info.shot, info.temperature) for (name, info), embeddings in adapted]
-    return [
-        HeadContender(method_name(name, backbone, head, settings), embeddings, shot, head, temperature)
-        for name, embeddings, shot, temperature in models
-        for head in heads
-    ]
 
 
 def evaluate_embeddings(
