@@ -37,19 +37,10 @@ def prepared_backbone(
     precision: str = "fp32",
     **loading: Any,
 ) -> Backbone:
-    """Load a backbone and put its adapter on it.
+    """Load a backbone and put its adapter on it; a loaded one is left as it is, its weights are shared.
 
-    Args:
-        backbone: What `load_backbone` takes, a loaded one (which is left as it is: its weights are shared, its adapter
-            is not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
-        adapter: Adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
-            carries, or the one packaged with the embedded backbone.
-        image_size: Default: the size the adapter was trained at.
-        pooling: `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
-        views: Default: `plain`, or a loaded backbone's own.
-        device: Like the three before, as for `load_backbone`.
-        precision: Likewise.
-        **loading: Whatever else `load_backbone` should know.
+    The arguments are those of `FewShotClassifier`, and in `loading` whatever else `load_backbone` should know; without
+    `image_size` it is the one the adapter was trained at.
 
     Raises:
         InputError: If one of them cannot be loaded, or they do not fit together.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool
 from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
@@ -21,7 +22,8 @@ from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.image_answers import ImageAnswers
 from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names
 from cplsr.classifier.support_report import SupportReport, report_on_support
-from cplsr.classifier.tuning import asked_tuning, check_tunable, tune_backbone
+from cplsr.classifier.tuning import asked_tuning, check_tunable
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.methods.support_tuning import SupportTuning
@@ -63,7 +65,6 @@ class FewShotClassifier(ImageAnswers):
 
     Attributes:
         backbone_: The backbone with its adapter.
-        adapter_kind_: The kind of that adapter; `None` without one.
         head_: The `EmbeddingClassifier` that works on the embeddings.
         support_names_: Names of the support images, in the order of `head_.support_`.
         tuned_: The options with which the backbone was tuned on them; `None` where it was not.
@@ -102,6 +103,11 @@ class FewShotClassifier(ImageAnswers):
         self.device, self.precision = device, precision
         self.batch_size, self.workers, self.cache = batch_size, workers, cache
 
+    @property
+    def adapter_kind_(self) -> str | None:
+        """The kind of the adapter on the backbone; `None` without one."""
+        return adapter_kind(self.backbone_)
+
     def fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn from support images, one or more of each class; anything learned before is forgotten.
 
@@ -129,7 +135,6 @@ class FewShotClassifier(ImageAnswers):
             device=self.device,
             precision=self.precision,
         )
-        self.adapter_kind_ = adapter_kind(self.backbone_)
         self.tuned_: dict[str, Any] | None = None
         support = self._embed_support(pictures, labels)
         self.head_ = self.new_head()
@@ -280,9 +285,10 @@ class FewShotClassifier(ImageAnswers):
             warnings.warn(f"the classifier is {reason}", stacklevel=3)
             return
         pixels = readable_pixels(self.backbone_, pictures, self.batch_size, self.workers)
-        tune_backbone(tuning, self.backbone_, head, pixels)
-        self.tuned_, self.adapter_kind_ = tuning.options, adapter_kind(self.backbone_)
-        self.frozen_support_ = head.support_.astype(np.float32)
+        labels, scale = map(torch.from_numpy, (head.support_labels_, head.scale_))
+        generator = numbered_generator(0, 0, Stream.ADAPTATIONS)
+        tuning.tune(self.backbone_, pixels, labels, generator, scale=scale if head.parts > 1 else None)
+        self.tuned_, self.frozen_support_ = tuning.options, head.support_.astype(np.float32)
         vectors = Embedded.joined(self._batches(pixels, "embedding")).vectors.astype(np.float64)
         head.restore(head.classes_, vectors, head.support_labels_, head.choice_, head.temperature_)
 

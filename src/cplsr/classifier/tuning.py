@@ -1,4 +1,4 @@
-"""A classifier whose backbone is tuned on its support images: what was asked for, what can be tuned on, and how."""
+"""A classifier whose backbone is tuned on its support images: what was asked for, and what can be tuned on."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.data.domain import Domain
-from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.methods.support_tuning import SupportTuning, make_tuning
 
@@ -31,16 +27,3 @@ def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
     if not raw:
         what = "normalized pixels" if isinstance(pictures, Tensor) else "embeddings"
         raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
-
-
-def tune_backbone(
-    tuning: SupportTuning, backbone: Backbone, head: EmbeddingClassifier, pixels: UInt8[Tensor, "images 3 size size"]
-) -> None:
-    """Put tokens on the backbone that suit the images which the head has learned."""
-    tuning.tune(
-        backbone,
-        pixels,
-        torch.from_numpy(head.support_labels_),
-        numbered_generator(0, 0, Stream.ADAPTATIONS),
-        scale=torch.from_numpy(head.scale_) if head.parts > 1 else None,
-    )
