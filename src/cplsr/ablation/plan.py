@@ -155,14 +155,9 @@ def plan_runs(
 ) -> list[Run]:
     """Make the runs of every row at every shot and seed, row by row.
 
-    Args:
-        rows: The rows.
-        common: Settings of all rows, where a row says nothing else; its shot and seed are replaced.
-        shots: To train and measure at.
-        seeds: Of the trainings.
-        rates: Train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is
-            trained at the shared one; where a row has one, the name of its runs ends with `, own rate`.
-        own_rates: Rates by row name, which stand in for the rows' `lr_own`.
+    `common` are settings of all rows, where a row says nothing else. The `rates` say whether to train at the shared
+    learning rate, at the rows' own, or at both: a row without a rate of its own (in `own_rates` or `lr_own`) is trained
+    at the shared one; where a row has one, the name of its runs ends with `, own rate`.
     """
     refuse_repeats("shots", shots)
     refuse_repeats("seeds", seeds)

@@ -88,15 +88,9 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             `predictions`.
         """
         check_on_error(on_error, self.classes_)
-        pictures = as_pictures(X)
-        rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
-        if on_error == "label":
-            return PredictionTable(rows)
-        read = tuple(row for row in rows if not row.error)
-        if len(read) < len(rows):
-            first = next(row for row in rows if row.error)
-            pass_over(on_error, first.name, first.error, len(rows) - len(read), len(rows))
-        return PredictionTable(read)
+        rows = tuple(chain.from_iterable(self.predictions(X, reject_below=reject_below)))
+        pass_over(on_error, [(row.name, row.error) for row in rows if row.error], len(rows))
+        return PredictionTable(rows if on_error == "label" else tuple(row for row in rows if not row.error))
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
@@ -224,7 +218,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         embedded = Embedded.joined(self._batches(pictures, description))
         readable = np.zeros(len(pictures), dtype=bool)
         readable[embedded.indices] = True
-        if embedded.failed and on_error != "label":
-            index, reason = embedded.failed[0]
-            pass_over(on_error, picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
+        if embedded.failed:
+            names = picture_names(pictures)
+            pass_over(on_error, [(names[index], reason) for index, reason in embedded.failed], len(pictures))
         return embedded.vectors, readable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -53,13 +54,17 @@ def labels_or(word: str, labels: ndarray, where: Bool[ndarray, "images"]) -> nda
     return answers
 
 
-def pass_over(on_error: OnError, name: str, reason: str, failed: int, images: int) -> None:
-    """Say which images cannot be read: an error, or a warning where they are to be skipped."""
+def pass_over(on_error: OnError, failed: Sequence[tuple[str, str]], images: int) -> None:
+    """Say which of so many images (name, reason) cannot be read: an error, or a warning where they are skipped."""
+    if on_error == "label" or not failed:
+        return
+    name, reason = failed[0]
     if on_error == "raise":
         raise InputError(
-            f"{name} cannot be read ({reason}); {failed:,} of {images:,} images are like that: leave them out, give "
-            "on_error='skip' or 'label' to predict, or use predict_table(), which names them"
+            f"{name} cannot be read ({reason}); {len(failed):,} of {images:,} images are like that: leave them out, "
+            "give on_error='skip' or 'label' to predict, or use predict_table(), which names them"
         )
     warnings.warn(
-        f"{failed:,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}", stacklevel=3
+        f"{len(failed):,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}",
+        stacklevel=3,
     )

@@ -47,15 +47,10 @@ class PictureReader:
 
 
 def as_pictures(X: Any) -> Domain | Tensor | ndarray:
-    """Bring images, in whatever form a user gives them, into one of three forms.
+    """Bring images, in whatever form `FewShotClassifier` takes them, into one of three forms.
 
-    Args:
-        X: A folder, one path, a list of paths, PIL images or uint8 arrays, all of any size; a `Domain`; tensors in the
-            backbone's size, uint8 as raw and floats as normalized pixels; or embeddings, a 2-D float array.
-
-    Returns:
-        A domain (files and pictures, to be decoded and preprocessed), a tensor (pixels that go to the backbone as they
-        are) or a float array (embeddings).
+    A domain has files and pictures, to be decoded and preprocessed, a tensor pixels that go to the backbone as they are
+    (uint8 as raw, floats as normalized ones), and a float array embeddings.
 
     Raises:
         InputError: If `X` is none of these, or empty.

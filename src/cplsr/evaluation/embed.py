@@ -112,7 +112,7 @@ def embed_many(
     lacks; what it warns of is said the first time only.
 
     Args:
-        backbone: The backbone that becomes each of the models.
+        backbone: What becomes each of the models.
         domain: The images.
         models: The backbone as it is, or with something on it.
         batch_size: Images that are embedded at a time.
