@@ -17,7 +17,7 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.tokens import remove_tokens
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sharing_weights, without_adapter
-from cplsr.classifier.embed_pictures import Embedded, joined_or_none, readable_pixels, report_failed
+from cplsr.classifier.embed_pictures import Embedded, joined_or_none, report_failed
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.image_answers import ImageAnswers
 from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names
@@ -284,12 +284,12 @@ class FewShotClassifier(ImageAnswers):
         if reason := tuning.why_not(len(head.support_) / len(head.classes_)):
             warnings.warn(f"the classifier is {reason}", stacklevel=3)
             return
-        pixels = readable_pixels(self.backbone_, pictures, self.batch_size, self.workers)
+        pixels = self._embedder("decoding").readable_pixels(pictures)
         labels, scale = map(torch.from_numpy, (head.support_labels_, head.scale_))
         generator = numbered_generator(0, 0, Stream.ADAPTATIONS)
         tuning.tune(self.backbone_, pixels, labels, generator, scale=scale if head.parts > 1 else None)
         self.tuned_, self.frozen_support_ = tuning.options, head.support_.astype(np.float32)
-        vectors = Embedded.joined(self._batches(pixels, "embedding")).vectors.astype(np.float64)
+        vectors = self._embedder("embedding").at_once(pixels).vectors.astype(np.float64)
         head.restore(head.classes_, vectors, head.support_labels_, head.choice_, head.temperature_)
 
     def _settle_as_before_tuning(self) -> None:
@@ -307,7 +307,7 @@ class FewShotClassifier(ImageAnswers):
         if self.tuned_ is not None:
             check_tunable(pictures)
             frozen = remove_tokens(sharing_weights(self.backbone_))
-        support = Embedded.joined(self._batches(pictures, "embedding", frozen))
+        support = self._embedder("embedding", frozen).at_once(pictures)
         if support.failed:
             report_failed(pictures, labels, support)
         return support
