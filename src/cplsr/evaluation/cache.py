@@ -13,7 +13,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,19 +70,9 @@ class EmbeddingKey:
     @classmethod
     def of(cls, backbone: Backbone) -> EmbeddingKey:
         """The key of a backbone with the adapter that is on it now."""
-        return cls(
-            backbone=backbone.fingerprint,
-            adapter=backbone.adapter_fingerprint or "frozen",
-            image_size=backbone.image_size,
-            pooling=backbone.pooling,
-            position_interpolation=backbone.position_interpolation,
-            precision=backbone.precision,
-            mean=tuple(backbone.mean),
-            std=tuple(backbone.std),
-            pooled_layers=backbone.pooled_layers if backbone.pooling == "depth" else (),
-            views=backbone.views,
-            source=backbone.source,
-        )
+        told: dict[str, Any] = {**backbone.description()}
+        own = {field.name: told[field.name] for field in fields(cls) if field.name in told}
+        return cls(backbone=backbone.fingerprint, adapter=backbone.adapter_fingerprint or "frozen", **own)
 
     def require(self, model: Mapping[str, Any], folder: Path) -> None:
         """Refuse the vectors in a folder if they were made by another model, and say what differs."""

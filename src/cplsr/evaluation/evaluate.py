@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults,
 from cplsr.evaluation.embed import Model, embed_many, stored_adapter
 from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
-from cplsr.records.results import FROZEN, Results, TargetData
+from cplsr.records.results import FROZEN, Results, SnapshotRow, TargetData
+from cplsr.records.run import SNAPSHOTS
 from cplsr.settings.episodes import EpisodeSettings
 
 if TYPE_CHECKING:
@@ -108,6 +109,30 @@ def _joined(measured: Sequence[TargetResults]) -> Results:
         paired=tuple(row for each in measured for row in each.paired),
         confusion=tuple(row for each in measured for row in each.confusion),
         calibration=tuple(row for each in measured for row in each.calibration),
+    )
+
+
+def measure_snapshots(
+    backbone: Backbone, targets: dict[str, Domain], run: str | Path, head: str = Prototypes.name, **options: Any
+) -> tuple[SnapshotRow, ...]:
+    """Measure every snapshot of a run on every target, with one head and the other options of `evaluate`.
+
+    It tells what choosing the epoch on the target is worth. Nobody may choose so, for a target's labels are what is to
+    be predicted; published figures are often chosen so all the same, and the difference between the best snapshot and
+    the last shows by how much that flatters.
+    """
+    folder = Path(run).expanduser() / SNAPSHOTS
+    kept = {path.name: path for path in sorted(folder.glob("*")) if path.name.isdigit()}
+    if not kept:
+        raise InputError(
+            f"{run} has no {SNAPSHOTS}/, of which the best on the target could be told: train with --snapshots"
+        )
+    results = evaluate(backbone, targets, adapters=list(kept.items()), heads=[head], **options)
+    episodes = ((row.method.partition(" ")[0], row) for row in results.rows)  # without what it was read with
+    return tuple(
+        SnapshotRow(int(episode), row.target, row.shot, row.accuracy, row.ci95)
+        for episode, row in episodes
+        if episode in kept
     )
 
 
