@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,12 @@ from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sh
 from cplsr.classifier.embed_pictures import Embedded, joined_or_none, report_failed
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.image_answers import ImageAnswers
-from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names
+from cplsr.classifier.pictures import as_pictures, check_tunable, labeled_pictures, picture_names
 from cplsr.classifier.support_report import SupportReport, report_on_support
-from cplsr.classifier.tuning import asked_tuning, check_tunable
 from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.methods.support_tuning import SupportTuning
+from cplsr.methods.support_tuning import SupportTuning, make_tuning
 from cplsr.settings.backbone import ClassifierPooling, Views
 
 
@@ -123,7 +122,7 @@ class FewShotClassifier(ImageAnswers):
             InputError: If images and labels do not fit together, or no image of some class can be read.
         """
         pictures, labels = labeled_pictures(X, y)
-        tuning = asked_tuning(self.tune_on_support)
+        tuning = _asked_tuning(self.tune_on_support)
         if tuning is not None:
             check_tunable(pictures)
         self.backbone_ = prepared_backbone(
@@ -311,3 +310,10 @@ class FewShotClassifier(ImageAnswers):
         if support.failed:
             report_failed(pictures, labels, support)
         return support
+
+
+def _asked_tuning(tune_on_support: Any) -> SupportTuning | None:
+    """What `tune_on_support` asks for, by a truth value or a table of options."""
+    if not isinstance(tune_on_support, (bool, Mapping)):
+        raise InputError(f"tune_on_support={tune_on_support!r} is not usable: give True, False, or a table of options")
+    return None if tune_on_support is False else make_tuning({} if tune_on_support is True else tune_on_support)

@@ -106,6 +106,14 @@ def picture_names(pictures: Domain | Tensor | ndarray) -> tuple[str, ...]:
     return tuple(f"image {number}" for number in range(len(pictures)))
 
 
+def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
+    """Raise `InputError` for what holds no raw pixels: a classifier tuned on its images needs them."""
+    raw = pictures.vectors is None if isinstance(pictures, Domain) else pictures.dtype == torch.uint8
+    if not raw:
+        what = "normalized pixels" if isinstance(pictures, Tensor) else "embeddings"
+        raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
+
+
 def _from_tensor(X: Tensor) -> Tensor | ndarray:
     if X.ndim == 2 and X.is_floating_point():
         return X.detach().cpu().float().numpy()
