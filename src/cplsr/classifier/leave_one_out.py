@@ -27,9 +27,8 @@ CALIBRATION_ENTRIES = 1 << 20
 
 CHUNK_ENTRIES = 1 << 22
 
-LEAVE_ONE_OUT_IMAGES = 60
-"""Up to so many images are left out one by one where each takes a fit of its own; of more, folds."""
-FOLDS = 10
+LEAVE_ONE_OUT_IMAGES, FOLDS = 60, 10
+"""Up to so many images are left out one by one where each takes a fit of its own; of more, so many folds."""
 
 LEAST_SIGNAL = 0.05
 """Of a prototype's squared length at least this share is taken for the class's and not for the noise of its images."""

@@ -153,9 +153,13 @@ def measure_adaptation(
     `settings` those of the evaluation whose episodes these are, with the first kind of queries; the cache also keeps
     finished episodes.
     """
-    settings, left_out = _adaptable(request, settings or EpisodeSettings())
-    if settings is None:
+    settings = settings or EpisodeSettings()
+    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
+    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
+    shots = tuple(shot for shot in settings.shots if shot not in reasons)
+    if not shots:
         return Adapted(request, (), (), {}, left_out)
+    settings = replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes))
     models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None)] if request.frozen else []
     models += [(name, read_adapter_info(source)) for name, source in adapters]
     logs = None if cache is None else cache.folder.with_name("adaptations")
@@ -182,16 +186,6 @@ def measure_adaptation(
             seconds.setdefault(contender.name, []).extend(contender.seconds)
     means = {name: sum(times) / len(times) for name, times in seconds.items() if times}
     return Adapted(request, tuple(rows), tuple(paired), means, left_out)
-
-
-def _adaptable(request: AdaptationRequest, settings: EpisodeSettings) -> tuple[EpisodeSettings | None, tuple[str, ...]]:
-    """The first episodes of the shots that can be adapted on, `None` where none can, and why the others cannot."""
-    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
-    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
-    shots = tuple(shot for shot in settings.shots if shot not in reasons)
-    if not shots:
-        return None, left_out
-    return replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes)), left_out
 
 
 @dataclass(frozen=True)
