@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +19,14 @@ from torch import Tensor
 
 from cplsr.adapters.attach import detach
 from cplsr.adapters.store import load_adapter
+from cplsr.backbones.backbone import Backbone
 from cplsr.data.decode import DecodedBatch, decode
+from cplsr.data.decoded_images import DecodedImages
+from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.decoded_images import DecodedImages
-    from cplsr.data.domain import Domain
-    from cplsr.processes import Processes
-    from cplsr.records.adapter import AdapterInfo
+from cplsr.processes import Processes
+from cplsr.records.adapter import AdapterInfo
 
 IMAGES_PER_TURN = 512
 """Decoded images that are held while several models take turns, since putting an adapter on has its price."""

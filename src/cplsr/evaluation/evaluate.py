@@ -7,11 +7,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cplsr.adapters.store import read_adapter_info
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.domain import Domain
 from cplsr.environment import versions
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.prototypes import Prototypes
@@ -24,10 +26,6 @@ from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, Results, SnapshotRow, TargetData
 from cplsr.records.run import SNAPSHOTS
 from cplsr.settings.episodes import EpisodeSettings
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.domain import Domain
 
 
 def evaluate(

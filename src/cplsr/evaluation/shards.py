@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain, numbered
 from cplsr.data.listing import skipped_message
 from cplsr.data.parts import Part, Parts
@@ -32,10 +33,7 @@ from cplsr.progress import no_progress, progress_bar
 from cplsr.records.vectors import INDEX, VectorsInfo
 from cplsr.settings.engine import ShardingSettings
 
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-
-Loader = Callable[[], "Backbone"]
+Loader = Callable[[], Backbone]
 """Loads the model, in whatever process: importable, hashable, equal to its copies."""
 
 
