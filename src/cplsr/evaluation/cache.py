@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64, UInt8
+from jaxtyping import Bool, Float, Float32, Int64
 from numpy import ndarray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as parse_tensors
@@ -171,9 +171,8 @@ class EmbeddingCache:
 
     def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
         """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
-        content = tensor_bytes(
-            {"images": digests_of(identities), "embeddings": np.ascontiguousarray(vectors, key.number_format)}
-        )
+        images = np.frombuffer(b"".join(digests_of(identities)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        content = tensor_bytes({"images": images, "embeddings": np.ascontiguousarray(vectors, key.number_format)})
         folder = self.folder / key.folder_name
         try:
             if not (folder / SETTINGS).is_file():
@@ -242,12 +241,11 @@ class CachedRows:
 
     def _places(self) -> Int64[ndarray, "2 images"]:
         """The number of the shard that has each image, and its row there; -1 where none has."""
-        wanted = [digest.tobytes() for digest in digests_of(self._identities)]
+        wanted = digests_of(self._identities)
         places = dict.fromkeys(wanted, (-1, -1))
         for number, file in enumerate(self._files):
             try:
-                with safe_open(file, framework="numpy") as tensors:  # only what tells the images apart is read
-                    digests = [digest.tobytes() for digest in tensors.get_tensor("images")]
+                digests = _digests_in(file)
             except (OSError, SafetensorError, KeyError):
                 read_shard(file, self._dim)  # which says what is wrong, and removes what is damaged
                 continue
@@ -282,12 +280,9 @@ def _describe(folder: Path) -> CachedModel:
     images: set[bytes] = set()
     files = size = 0
     for file in folder.glob(SHARDS):
-        try:
-            digests = parse_tensors(file.read_bytes())["images"]
-        except (OSError, SafetensorError, KeyError):
-            continue
-        images.update(digest.tobytes() for digest in digests)
-        files, size = files + 1, size + file.stat().st_size
+        with suppress(OSError, SafetensorError, KeyError):
+            images.update(_digests_in(file))
+            files, size = files + 1, size + file.stat().st_size
     return CachedModel(settings, len(images), files, size)
 
 
@@ -295,10 +290,13 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def digests_of(identities: Sequence[str]) -> UInt8[ndarray, "images bytes"]:
+def digests_of(identities: Sequence[str]) -> list[bytes]:
     """What shards know images by."""
-    digests = b"".join(
-        hashlib.blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).digest()
-        for identity in identities
-    )
-    return np.frombuffer(digests, dtype=np.uint8).reshape(len(identities), DIGEST_BYTES)
+    texts = (identity.encode("utf-8", "surrogateescape") for identity in identities)
+    return [hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
+
+
+def _digests_in(file: Path) -> list[bytes]:
+    """The same of a shard; no more of it is read."""
+    with safe_open(file, framework="numpy") as tensors:
+        return [digest.tobytes() for digest in tensors.get_tensor("images")]

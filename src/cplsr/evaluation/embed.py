@@ -204,14 +204,13 @@ class _Share:
 
     def embed(self, turn: list[DecodedBatch]) -> None:
         """Embed those of the decoded images that were missing."""
-        lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
-        if not any(len(rows) for _, rows in lacking):
+        lacking = [(batch, rows) for batch in turn if len(rows := np.flatnonzero(self.missing[batch.indices]))]
+        if not lacking:
             return
         with quietly(self._model):  # what it warns of was said when the cache was looked up
             for batch, rows in lacking:
-                if len(rows):
-                    whole = len(rows) == len(batch.indices)
-                    self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
+                whole = len(rows) == len(batch.indices)
+                self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
 
     def _take(self, indices: Int64[ndarray, "batch"], pixels: Tensor) -> None:
         domain = self._domain
