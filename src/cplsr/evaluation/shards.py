@@ -58,18 +58,15 @@ class ShardOutcome:
     new: bool
 
 
-@dataclass(frozen=True)
-class WrittenVectors:
-    """What a folder of vectors holds, and how many of the images were embedded now."""
-
-    info: VectorsInfo
-    new: int
-
-
-def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings) -> WrittenVectors:
+def embed_to_folder(
+    sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings
+) -> tuple[VectorsInfo, int]:
     """Embed all images of some sources and write their vectors to a folder, or finish what was begun there.
 
     Classes of one name are one class. The model is loaded once in every process.
+
+    Returns:
+        What the folder holds, and how many of the images were embedded now.
 
     Raises:
         InputError: The folder holds vectors of another model, or was cut otherwise; or an image cannot be read and
@@ -112,7 +109,7 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
             raise InputError(skipped_message(out, skipped))
         info = replace(info, skipped=skipped, shards=len(done), images=images, failed=sum(p.failed for p in done))
         info.write(out)
-    return WrittenVectors(info, sum(part.images for part in done if part.new))
+    return info, sum(part.images for part in done if part.new)
 
 
 def _check_begun(out: Path, info: VectorsInfo, key: EmbeddingKey) -> None:
