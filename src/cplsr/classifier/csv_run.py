@@ -227,25 +227,16 @@ def _append(partial: Path, batches: Iterable[Sequence[Prediction]]) -> None:
 
 def csv_row(prediction: Prediction) -> CsvRow:
     """The cells of a prediction, in the order of `COLUMNS`."""
+    confidences = (prediction.confidence, prediction.runner_up_confidence)
+    sure, less_sure = ("" if value is None else f"{value:.4f}" for value in confidences)
     known = {True: "yes", False: "no", None: ""}[prediction.known]
-    return [
-        prediction.name,
-        prediction.label,
-        _figure(prediction.confidence),
-        prediction.runner_up,
-        _figure(prediction.runner_up_confidence),
-        known,
-        " ".join(prediction.error.split()),  # one line each, so that a torn line can be told from a whole one
-    ]
+    error = " ".join(prediction.error.split())  # one line each, so that a torn line can be told from a whole one
+    return [prediction.name, prediction.label, sure, prediction.runner_up, less_sure, known, error]
 
 
 def safe_row(row: CsvRow) -> CsvRow:
     """The same cells as text that no spreadsheet takes for a formula."""
     return [csv_cell(text) for text in row]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
 
 
 def _ends_in_newline(file: Path) -> bool:
