@@ -28,21 +28,21 @@ def check_rejection(reject_below: float | None, classes: ndarray) -> None:
         return
     if not 0 <= reject_below <= 1:
         raise InputError(f"reject_below={reject_below} is no probability: give a number from 0 to 1")
-    if UNKNOWN in classes.tolist():
-        raise InputError(
-            f"a class is called {UNKNOWN!r}, which is also the answer for rejected images: rename the class, or do not "
-            "reject"
-        )
+    _refuse_class(UNKNOWN, classes, "rejected images", "do not reject")
 
 
 def check_on_error(on_error: str, classes: ndarray) -> None:
     """Raise `InputError` for a word that is no choice, or a class that is itself called `unreadable`."""
     if on_error not in ("raise", "skip", "label"):
         raise InputError(f"on_error={on_error!r} is not usable: give 'raise', 'skip' or 'label'")
-    if on_error == "label" and UNREADABLE in classes.tolist():
+    if on_error == "label":
+        _refuse_class(UNREADABLE, classes, "images that cannot be read", "give on_error='skip'")
+
+
+def _refuse_class(word: str, classes: ndarray, images: str, advice: str) -> None:
+    if word in classes.tolist():
         raise InputError(
-            f"a class is called {UNREADABLE!r}, which is also the answer for images that cannot be read: rename the "
-            "class, or give on_error='skip'"
+            f"a class is called {word!r}, which is also the answer for {images}: rename the class, or {advice}"
         )
 
 
