@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -359,7 +359,7 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
 
 
-def named(classes: ndarray, most: int = 8) -> str:
-    """List a few class names for a message, and how many more there are."""
-    names = [str(name) for name in classes[:most].tolist()]
-    return ", ".join(names) + (f" and {len(classes) - most:,} more" if len(classes) > most else "")
+def named(classes: Iterable[Any], most: int = 8) -> str:
+    """List a few names, of classes for instance, for a message, and how many more there are."""
+    names = [str(name) for name in classes]
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
