@@ -120,9 +120,11 @@ def embed_many(
     """
     shares = [_Share(backbone, domain, model, cache) for model in models]
     wanted = np.flatnonzero(np.any([share.missing for share in shares], axis=0)) if shares else np.empty(0, np.int64)
+    if len(wanted) == 0:
+        return [share.embeddings([]) for share in shares]
     failed: list[tuple[int, str]] = []
     decoding = partial(decode, domain, backbone.image_size, strict=strict, description=f"embedding {domain.name}")
-    batches = decoding(indices=wanted, batch_size=batch_size, workers=workers if len(wanted) else 0)
+    batches = decoding(indices=wanted, batch_size=batch_size, workers=workers)
     at_once = math.ceil(IMAGES_PER_TURN / batch_size) if len(models) > 1 else 1
     try:
         with closing(batches):  # type: ignore[type-var]
