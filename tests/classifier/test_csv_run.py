@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cplsr.classifier import csv_run
-from cplsr.classifier.csv_run import check_out, label_to_csv, partial_of, read_rows, summarize
+from cplsr.classifier.csv_run import CsvRun, check_out, read_rows, summarize
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.sorted_copies import check_label_folders, copy_by_label
 from cplsr.data.open import open_domain
@@ -42,16 +42,16 @@ def test_images_seen_together_are_answered_the_same_after_an_interruption(
     paths = [support / name / "0.png" for name in ("red", "green", "blue")]
     single = FewShotClassifier(backbone, workers=0, batch_size=3).fit(paths, ["red", "green", "blue"])
     queries = open_queries(query)
-    label_to_csv(single, queries, tmp_path / "alone.csv")
-    label_to_csv(single, queries, tmp_path / "whole.csv", together=True)
+    CsvRun(single, queries, tmp_path / "alone.csv").label()
+    CsvRun(single, queries, tmp_path / "whole.csv", together=True).label()
     with monkeypatch.context() as patched:
         interrupt_after(single, patched, 2)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(single, queries, tmp_path / "parts.csv", together=True)
+            CsvRun(single, queries, tmp_path / "parts.csv", together=True).label()
 
     with pytest.raises(InputError, match="left by a run with --together for one of the two only"):
-        label_to_csv(single, queries, tmp_path / "parts.csv")
-    assert label_to_csv(single, queries, tmp_path / "parts.csv", together=True) == 6
+        CsvRun(single, queries, tmp_path / "parts.csv").label()
+    assert CsvRun(single, queries, tmp_path / "parts.csv", together=True).label() == 6
 
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "alone.csv").read_bytes() != (tmp_path / "whole.csv").read_bytes()
@@ -60,7 +60,7 @@ def test_images_seen_together_are_answered_the_same_after_an_interruption(
 def test_rows(classifier, query, tmp_path):
     queries = open_queries(query)
 
-    assert label_to_csv(classifier, queries, tmp_path / "out" / "p.csv", reject_below=0.5) == 0
+    assert CsvRun(classifier, queries, tmp_path / "out" / "p.csv", reject_below=0.5).label() == 0
 
     with (tmp_path / "out" / "p.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -84,17 +84,17 @@ def test_rows(classifier, query, tmp_path):
 @pytest.mark.parametrize("torn", [0, 1, 7, 60])
 def test_an_interrupted_run_ends_up_the_same(classifier, query, tmp_path, monkeypatch, batches, torn):
     queries = open_queries(query)
-    label_to_csv(classifier, queries, tmp_path / "whole.csv")
+    CsvRun(classifier, queries, tmp_path / "whole.csv").label()
     out = tmp_path / "p.csv"
     with monkeypatch.context() as patch:
         interrupt_after(classifier, patch, batches)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(classifier, queries, out)
+            CsvRun(classifier, queries, out).label()
     assert not out.exists()
-    left = partial_of(out).read_bytes()
-    partial_of(out).write_bytes(left[: len(left) - torn])
+    left = CsvRun(classifier, queries, out).partial.read_bytes()
+    CsvRun(classifier, queries, out).partial.write_bytes(left[: len(left) - torn])
 
-    kept = label_to_csv(classifier, queries, out)
+    kept = CsvRun(classifier, queries, out).label()
 
     assert kept % 3 == 0
     assert kept <= 3 * batches
@@ -107,7 +107,7 @@ def test_an_interrupted_run_ends_up_the_same(classifier, query, tmp_path, monkey
 def test_a_finished_partial_is_only_renamed(classifier, query, tmp_path, monkeypatch):
     queries = open_queries(query)
     out = tmp_path / "p.csv"
-    label_to_csv(classifier, queries, tmp_path / "whole.csv")
+    CsvRun(classifier, queries, tmp_path / "whole.csv").label()
     append = csv_run._append
 
     def append_and_break(*arguments):
@@ -117,11 +117,11 @@ def test_a_finished_partial_is_only_renamed(classifier, query, tmp_path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(csv_run, "_append", append_and_break)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(classifier, queries, out)
+            CsvRun(classifier, queries, out).label()
     assert not out.exists()
     monkeypatch.setattr(FewShotClassifier, "predictions", None)  # calling it would be an error
 
-    assert label_to_csv(classifier, queries, out) == 11
+    assert CsvRun(classifier, queries, out).label() == 11
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
@@ -130,12 +130,12 @@ def test_a_second_run_into_one_file_gets_a_sentence(classifier, query, tmp_path,
 
     def meddled(*arguments):
         with pytest.raises(InputError) as error:
-            label_to_csv(classifier, queries, tmp_path / "p.csv")
+            CsvRun(classifier, queries, tmp_path / "p.csv").label()
         said.append(str(error.value))
         real(*arguments)
 
     monkeypatch.setattr(csv_run, "_append", meddled)
-    label_to_csv(classifier, queries, tmp_path / "p.csv")
+    CsvRun(classifier, queries, tmp_path / "p.csv").label()
     assert "p.csv is being written by another process" in said[0]
     assert len(list(read_rows(tmp_path / "p.csv"))) == 11
 
@@ -145,23 +145,23 @@ def test_a_partial_of_something_else_is_refused(classifier, query, support, back
     with monkeypatch.context() as patch:
         interrupt_after(classifier, patch, 2)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(classifier, open_queries(query), out)
-    left = partial_of(out).read_bytes()
+            CsvRun(classifier, open_queries(query), out).label()
+    left = CsvRun(classifier, open_queries(query), out).partial.read_bytes()
     other = FewShotClassifier(backbone, workers=0, batch_size=3).fit(support).remove_class("red")
     with pytest.raises(InputError, match="run with another model, so"):
-        label_to_csv(other, open_queries(query), out)
+        CsvRun(other, open_queries(query), out).label()
     with pytest.raises(InputError, match="another --reject-below"):
-        label_to_csv(classifier, open_queries(query), out, reject_below=0.5)
+        CsvRun(classifier, open_queries(query), out, reject_below=0.5).label()
     Image.new("RGB", (5, 5)).save(query / "new.png")
     with pytest.raises(InputError, match="other or changed query images"):
-        label_to_csv(classifier, open_queries(query), out)
-    assert partial_of(out).read_bytes() == left
+        CsvRun(classifier, open_queries(query), out).label()
+    assert CsvRun(classifier, open_queries(query), out).partial.read_bytes() == left
     (query / "new.png").unlink()
     out.with_name("p.csv.partial.json").unlink()
     with pytest.raises(InputError, match="--restart"):
-        label_to_csv(classifier, open_queries(query), out)
+        CsvRun(classifier, open_queries(query), out).label()
 
-    assert label_to_csv(classifier, open_queries(query), out, restart=True) == 0
+    assert CsvRun(classifier, open_queries(query), out, restart=True).label() == 0
     assert len(list(read_rows(out))) == 11
 
 
@@ -175,9 +175,9 @@ def test_names_with_commas_newlines_and_odd_bytes(classifier, tmp_path, monkeypa
     with monkeypatch.context() as patch:
         interrupt_after(classifier, patch, 1)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(classifier, queries, out)
+            CsvRun(classifier, queries, out).label()
 
-    assert label_to_csv(classifier, queries, out) == 3
+    assert CsvRun(classifier, queries, out).label() == 3
     assert sorted(row[0] for row in read_rows(out)) == sorted(str(path) for path in folder.iterdir())
 
 
@@ -226,7 +226,7 @@ def test_names_that_begin_like_formulas_are_escaped_and_read_back(backbone, supp
     Image.new("RGB", (8, 8), "red").save(tmp_path / "q" / "=cmd.png")
     monkeypatch.chdir(tmp_path / "q")
     queries = open_queries(Path())
-    label_to_csv(classifier, queries, tmp_path / "whole.csv")
+    CsvRun(classifier, queries, tmp_path / "whole.csv").label()
     with (tmp_path / "whole.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert all(not row[name].startswith(tuple("=+-@")) for row in rows for name in ("path", "label", "runner_up"))
@@ -235,7 +235,7 @@ def test_names_that_begin_like_formulas_are_escaped_and_read_back(backbone, supp
     with monkeypatch.context() as patch:
         interrupt_after(classifier, patch, 2)
         with pytest.raises(KeyboardInterrupt):
-            label_to_csv(classifier, queries, tmp_path / "p.csv")
-    assert label_to_csv(classifier, queries, tmp_path / "p.csv") == 6
+            CsvRun(classifier, queries, tmp_path / "p.csv").label()
+    assert CsvRun(classifier, queries, tmp_path / "p.csv").label() == 6
     assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert [row[0] for row in read_rows(tmp_path / "p.csv")] == [queries.image_name(i) for i in range(len(queries))]

@@ -6,14 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cplsr.classifier import leave_one_out as module
-from cplsr.classifier.leave_one_out import (
-    as_if_whole,
-    calibrated_temperature,
-    calibration_rows,
-    judgeable,
-    leave_one_out,
-    leave_one_out_in_chunks,
-)
+from cplsr.classifier.leave_one_out import Examples, calibrated_temperature, calibration_rows, judgeable
 
 
 def slow_leave_one_out(support, labels, classes, row, kind):
@@ -41,20 +34,15 @@ def averaged(support, kind):
     return support / np.linalg.norm(support, axis=1, keepdims=True) if kind == "mean_of_normalized" else support
 
 
-def sums_of(support, labels, classes):
-    return np.stack([support[labels == label].sum(axis=0) for label in range(classes)])
-
-
 @pytest.mark.parametrize("kind", ["mean", "mean_of_normalized"])
 @given(seed=st.integers(0, 10**6), counts=st.lists(st.integers(1, 4), min_size=1, max_size=5))
 @settings(deadline=None, max_examples=30)
 def test_the_closed_form_is_the_definition(kind, seed, counts):
     support, labels = drawn(seed, counts)
     vectors = averaged(support, kind)
-    sums = sums_of(vectors, labels, len(counts))
     rows = judgeable(labels, len(counts))
 
-    judged = leave_one_out(vectors, labels, sums, rows)
+    judged = Examples(vectors, labels, len(counts)).left_out(rows)
 
     assert sorted(rows) == [i for i in range(len(labels)) if counts[labels[i]] >= 2]
     for place, row in enumerate(rows):
@@ -64,11 +52,11 @@ def test_the_closed_form_is_the_definition(kind, seed, counts):
 
 def test_chunks_cover_all_images_in_order(monkeypatch):
     support, labels = drawn(0, [3, 1, 4, 2])
-    sums = sums_of(support, labels, 4)
-    whole = leave_one_out(support, labels, sums, judgeable(labels, 4))
+    examples = Examples(support, labels, 4)
+    whole = examples.left_out(judgeable(labels, 4))
     monkeypatch.setattr(module, "CHUNK_ENTRIES", 8)
 
-    parts = list(leave_one_out_in_chunks(support, labels, 4))
+    parts = list(examples.all_left_out())
 
     assert [len(part.rows) for part in parts] == [2, 2, 2, 2, 1]
     np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), whole.rows)
@@ -86,15 +74,15 @@ def test_calibration_looks_at_a_bounded_even_sample(monkeypatch):
 def test_own_cosines_are_raised_to_those_of_a_whole_class(kind):
     support, labels = drawn(3, [2, 3, 1, 5])
     vectors = averaged(support, kind)
-    sums = sums_of(vectors, labels, 4)
-    judged = leave_one_out(vectors, labels, sums, judgeable(labels, 4))
+    examples = Examples(vectors, labels, 4)
+    judged = examples.left_out(judgeable(labels, 4))
     total = 0.0
     for label in range(4):
         members = vectors[labels == label]
         total += sum(float(((member - members.mean(axis=0)) ** 2).sum()) for member in members)
     variance = total / (1 + 2 + 0 + 4)
 
-    raised = as_if_whole(judged, vectors, labels, sums)
+    raised = examples.as_if_whole(judged)
 
     for place, label in enumerate(labels[judged.rows]):
         n = int((labels == label).sum())
@@ -114,13 +102,12 @@ def test_the_raised_cosines_are_those_of_new_images():
     for _ in range(300):
         mean = generator.normal(size=64)
         support = mean + 1.5 * generator.normal(size=(2, 64))
-        labels = np.zeros(2, dtype=np.int64)
-        sums = support.sum(axis=0, keepdims=True)
-        judged = leave_one_out(support, labels, sums, np.arange(2))
+        examples = Examples(support, np.zeros(2, dtype=np.int64), 1)
+        judged = examples.left_out(np.arange(2))
         left_out.append(judged.scores.mean())
-        raised.append(as_if_whole(judged, support, labels, sums).mean())
-        query = mean + 1.5 * generator.normal(size=64)
-        new.append(query @ sums[0] / np.linalg.norm(query) / np.linalg.norm(sums))
+        raised.append(examples.as_if_whole(judged).mean())
+        query, total = mean + 1.5 * generator.normal(size=64), support.sum(axis=0)
+        new.append(query @ total / np.linalg.norm(query) / np.linalg.norm(total))
 
     assert np.mean(new) - np.mean(left_out) > 0.05
     assert abs(np.mean(new) - np.mean(raised)) < 0.02
@@ -129,10 +116,10 @@ def test_the_raised_cosines_are_those_of_new_images():
 def test_identical_and_zero_images_do_no_harm():
     labels = np.array([0, 0, 1, 1])
     support = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    sums = sums_of(support, labels, 2)
-    judged = leave_one_out(support, labels, sums, np.arange(4))
+    examples = Examples(support, labels, 2)
+    judged = examples.left_out(np.arange(4))
 
-    np.testing.assert_array_equal(as_if_whole(judged, support, labels, sums), [[1, 0], [1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(examples.as_if_whole(judged), [[1, 0], [1, 0], [0, 0], [0, 0]])
 
 
 def slow_cost(temperature, cosines, labels, prior):

@@ -114,14 +114,14 @@ def test_what_is_whole_is_kept_and_what_is_damaged_or_changed_is_made_again(imag
     made = []
     embed = shards._embed
     monkeypatch.setattr(shards, "_embed", lambda *given: made.append(given[2].number) or embed(*given))
-    assert embed_to_folder([open_parts(images)], load, vectors, SETTINGS).new == 0
+    assert embed_to_folder([open_parts(images)], load, vectors, SETTINGS)[1] == 0
     assert made == []
     damaged = shard_files(vectors)[1]
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"\x7f")
     with pytest.raises(InputError, match="missing or damaged: run the same"):
         VectorShard.read(damaged)
     shard_files(vectors)[2].unlink()
-    assert embed_to_folder([open_parts(images)], load, vectors, SETTINGS).new == 20
+    assert embed_to_folder([open_parts(images)], load, vectors, SETTINGS)[1] == 20
     assert made == [1, 2]
     assert files_of(vectors) == before
     (images / "class 5" / "5.png").unlink()
@@ -150,7 +150,7 @@ def test_a_killed_driver_leaves_an_unfinished_folder_that_the_same_call_finishes
     with pytest.raises(InputError, match="unfinished: run the same"):
         open_domain(out)
     monkeypatch.setattr(shards, "embed_shard", embed)
-    assert embed_to_folder([open_parts(images)], load, out, SETTINGS).new == 16
+    assert embed_to_folder([open_parts(images)], load, out, SETTINGS)[1] == 16
     assert bit_equal(out, vectors)
 
 
@@ -268,8 +268,8 @@ def test_tables_several_sources_and_unlabeled_images_keep_their_order_and_labels
 def test_what_is_passed_over_is_told_once_however_many_shards_there_are(images, load, tmp_path):
     domain = open_domain(images)
     assert len(domain.skipped) == 1
-    written = embed_to_folder([parts_of(domain)], load, tmp_path / "out", SETTINGS)
-    assert written.info.shards == 4
+    info, _ = embed_to_folder([parts_of(domain)], load, tmp_path / "out", SETTINGS)
+    assert info.shards == 4
     assert open_vectors(tmp_path / "out").skipped == domain.skipped
     assert all(VectorShard.read(file).skipped == () for file in shard_files(tmp_path / "out"))
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import torch
+
 from cplsr.ablation.run import Job, perform
 from cplsr.ablation.workspace import Setup, Workspace
 from cplsr.engines import on_ray, ray_cluster
@@ -32,8 +34,6 @@ def run_local(jobs: Sequence[Job], workspace: Workspace) -> Iterator[Outcome]:
         InputError: If a target cannot be measured, before anything is trained.
     """
     if workspace.setup.threads is not None:
-        import torch
-
         torch.set_num_threads(workspace.setup.threads)
     workspace.check([job.run for job in jobs if job.record is not None])
     for number, job in enumerate(jobs, start=1):
@@ -66,8 +66,6 @@ def run_on_ray(jobs: Sequence[Job], options: RaySettings) -> Iterator[Outcome]:
 @lru_cache(maxsize=1)
 def _workspace_here(setup: Setup) -> Workspace:
     """The workspace of a ray worker: tasks that follow each other in one process load it once."""
-    import torch
-
     torch.set_num_threads(setup.threads or 1)
     return Workspace(setup)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from cplsr.adapters.coalescent import Coalescent
@@ -26,8 +26,7 @@ OWN_RATE = ", own rate"
 """What the name of a row ends with where it is trained at its own learning rate."""
 
 _PER_RUN = frozenset({"shot", "seed"})
-_ADAPTING = frozenset({"adapt", "adapt_options", "tune_on_support"})
-_OF_METHODS = frozenset({"method", "method_options", "train"}) | _ADAPTING
+_OF_METHODS = frozenset({"method", "method_options", "train", "adapt", "adapt_options", "tune_on_support"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,10 @@ class Candidate:
 
 
 USUAL = Candidate(adapter=Coalescent.kind)
-_READING = ("pooling", "read_pooling", "read_head")
+_CANDIDATE = kinds_of(Candidate)
 _KINDS: dict[str, Any] = {
     **{name: kind for name, kind in kinds_of(TrainingSettings).items() if name not in _PER_RUN},
-    **kinds_of(Candidate),
+    **_CANDIDATE,
     "train": Trains,
     "lr_own": LearningRate,
 }
@@ -156,14 +155,9 @@ def plan_runs(
 ) -> list[Run]:
     """Make the runs of every row at every shot and seed, row by row.
 
-    Args:
-        rows: The rows.
-        common: Settings of all rows, where a row says nothing else; its shot and seed are replaced.
-        shots: To train and measure at.
-        seeds: Of the trainings.
-        rates: Train at the shared learning rate, at the rows' own, or at both. A row without a rate of its own is
-            trained at the shared one; where a row has one, the name of its runs ends with `, own rate`.
-        own_rates: Rates by row name, which stand in for the rows' `lr_own`.
+    `common` are settings of all rows, where a row says nothing else. The `rates` say whether to train at the shared
+    learning rate, at the rows' own, or at both: a row without a rate of its own (in `own_rates` or `lr_own`) is trained
+    at the shared one; where a row has one, the name of its runs ends with `, own rate`.
     """
     refuse_repeats("shots", shots)
     refuse_repeats("seeds", seeds)
@@ -178,7 +172,7 @@ def plan_runs(
 
 def _plan_run(row: AblationRow, name: str, common: TrainingSettings, changes: Mapping[str, Any]) -> Run:
     """Make one run; what is wrong with it is said before anything is trained."""
-    candidate = {part.name: getattr(row, part.name) for part in fields(Candidate)}
+    candidate = {part: getattr(row, part) for part in _CANDIDATE}
     try:
         run = Run(row=name, settings=replace(common, **changes), **candidate)
         make_head(run.read_head or run.settings.head)
@@ -219,15 +213,14 @@ def _variants(row: AblationRow, rates: Rates, own: float | None) -> list[tuple[s
 def _read_row(name: str, table: Any, common: Candidate, trains: str) -> AblationRow:
     values = _values(name, table)
     own = values.pop("lr_own", None)
-    reading = {key: values.pop(key) for key in _READING if key in values}
-    kind, options = _named(values, "adapter", common)
+    given = {key: values.pop(key) for key in _CANDIDATE if key in values}
+    kind, options = _named(given, "adapter", common)
     if kind == FROZEN:
-        for key in (*options, *(_OF_METHODS & values.keys())):
+        for key in (*options, *(_OF_METHODS & (given.keys() | values.keys()))):
             raise InputError(f"the row {name!r} gives {kind!r} the option {key!r}, which it does not have: remove it")
-        return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own, **reading)
-    method_name, method_options = _named(values, "method", common)
+        return AblationRow(name=name, adapter=kind, overrides=values, lr_own=own, **given)
+    method_name, method_options = _named(given, "method", common)
     trains = values.pop("train", trains)
-    adaptation = {key: values.pop(key) for key in _ADAPTING if key in values}
     try:
         method = METHODS.find(method_name)
         kind, options = trained_kind(method, trains, kind, options)
@@ -242,8 +235,7 @@ def _read_row(name: str, table: Any, common: Candidate, trains: str) -> Ablation
         adapter_options=options,
         method=method_name,
         method_options=method_options,
-        **adaptation,
-        **reading,
+        **given,
     )
 
 

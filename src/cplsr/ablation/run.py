@@ -22,8 +22,7 @@ from cplsr.environment import versions
 from cplsr.errors import InputError
 from cplsr.evaluation.adapting import AdaptationRequest, measure_adaptation
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.evaluation.evaluate import evaluate
-from cplsr.evaluation.snapshots import measure_snapshots
+from cplsr.evaluation.evaluate import evaluate, measure_snapshots
 from cplsr.methods.registry import METHODS, learning_kind
 from cplsr.methods.support_tuning import TUNED
 from cplsr.records.ablation import AblationRun, Declaration, TrainingOutcome

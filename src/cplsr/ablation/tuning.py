@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cplsr.ablation.plan import Run, slug
 from cplsr.ablation.run import Job
 from cplsr.ablation.workspace import Setup
-from cplsr.declared import read_record
 from cplsr.errors import InputError
-from cplsr.files import write_json
 from cplsr.records.ablation import Tuned, Tuning
 from cplsr.records.run import RUN, TrainingRun
-
-FILE = "tuning.json"
 
 
 def tuning_jobs(
@@ -47,13 +43,13 @@ def choose_rates(jobs: Sequence[Job], out: Path) -> dict[str, float]:
         if (tuned := _choose(tried)) is not None:
             chosen[row] = tuned
     if jobs:
-        write_json(out / FILE, asdict(Tuning({**_read(out / FILE), **chosen})))
+        Tuning({**_read(out), **chosen}).write(out)
     return {row: tuned["rate"] for row, tuned in chosen.items()}
 
 
 def read_rates(out: Path) -> dict[str, float]:
     """Read the rates chosen earlier, by row; none where no tuning took place."""
-    return {row: entry["rate"] for row, entry in _read(out / FILE).items()}
+    return {row: entry["rate"] for row, entry in _read(out).items()}
 
 
 def _choose(tried: Sequence[Job]) -> Tuned | None:
@@ -80,5 +76,5 @@ def _last_accuracy(job: Job) -> float | None:
     return record.last_accuracy if record is not None and record.finished else None
 
 
-def _read(file: Path) -> dict[str, Tuned]:
-    return read_record(file, Tuning, "chosen rates (written by `cplsr ablate`)").rows if file.is_file() else {}
+def _read(out: Path) -> dict[str, Tuned]:
+    return Tuning.read(out).rows if (out / Tuning.file).is_file() else {}

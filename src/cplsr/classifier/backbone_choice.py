@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,38 +38,35 @@ def prepared_backbone(
     precision: str = "fp32",
     **loading: Any,
 ) -> Backbone:
-    """Load a backbone and put its adapter on it.
+    """Load a backbone and put its adapter on it; a loaded one is left as it is, its weights are shared.
 
-    Args:
-        backbone: What `load_backbone` takes, a loaded one (which is left as it is: its weights are shared, its adapter
-            is not touched), or `None` for DINO ViT-S/16 if it is at hand, else the embedded one.
-        adapter: Adapter folder, run folder or hub id; `"frozen"` for none; `None` for the one that a loaded backbone
-            carries, or the one packaged with the embedded backbone.
-        image_size: Default: the size the adapter was trained at.
-        pooling: `auto` is `depth`, of which any other can be read, or a loaded backbone's own.
-        views: Default: `plain`, or a loaded backbone's own.
-        device: Like the three before, as for `load_backbone`.
-        precision: Likewise.
-        **loading: Whatever else `load_backbone` should know.
+    The arguments are those of `FewShotClassifier`, and in `loading` whatever else `load_backbone` should know; without
+    `image_size` it is the one the adapter was trained at.
 
     Raises:
         InputError: If one of them cannot be loaded, or they do not fit together.
     """
     info = None if adapter is None or str(adapter) == FROZEN else read_adapter_info(adapter)
     if isinstance(backbone, Backbone):
-        _check_own(backbone, "image_size", image_size)
-        _check_own(backbone, "pooling", None if pooling == "auto" else pooling)
-        _check_own(backbone, "views", views)
+        asked = {"image_size": image_size, "pooling": None if pooling == "auto" else pooling, "views": views}
+        for name, wanted in asked.items():
+            loaded = getattr(backbone, name)
+            if wanted not in (None, loaded):
+                raise InputError(
+                    f"{name}={wanted!r} was given with a backbone loaded with {loaded!r}: load it with "
+                    f"{name}={wanted!r}, or give its source instead"
+                )
         own = sharing_weights(backbone)
     else:
-        size = image_size or (None if info is None else info.backbone["image_size"])
-        read = "depth" if pooling == "auto" else pooling
-        seen = views or "plain"
-        loading |= {"image_size": size, "pooling": read, "views": seen, "device": device, "precision": precision}
-
-        def load(source: str | Path) -> Backbone:
-            return load_backbone(source, **loading)
-
+        load: Callable[[str | Path], Backbone] = partial(
+            load_backbone,
+            image_size=image_size or (None if info is None else info.backbone["image_size"]),
+            pooling="depth" if pooling == "auto" else pooling,
+            views=views or "plain",
+            device=device,
+            precision=precision,
+            **loading,
+        )
         own = load_default(load) if backbone is None else load(backbone)
     if adapter is None and own.adapter is None:
         info = _packaged_adapter(own)
@@ -170,12 +168,3 @@ def _packaged_adapter(backbone: Backbone) -> AdapterInfo | None:
     info = read_adapter_info(PACKAGED_ADAPTER)
     same = (info.backbone["fingerprint"], info.backbone["image_size"]) == (backbone.fingerprint, backbone.image_size)
     return info if same else None
-
-
-def _check_own(backbone: Backbone, name: str, wanted: int | str | None) -> None:
-    own = getattr(backbone, name)
-    if wanted is not None and wanted != own:
-        raise InputError(
-            f"{name}={wanted!r} was given with a backbone loaded with {own!r}: load it with {name}={wanted!r}, or give "
-            "its source instead"
-        )

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from jaxtyping import Bool
 from numpy import ndarray
 
+from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import sharing_weights
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.leave_one_out import LEAVE_ONE_OUT_IMAGES
 from cplsr.classifier.support_report import CHANCE, Share, chance_of_difference, judge_support
+from cplsr.data.domain import Domain
 from cplsr.episodes.heads.auto import Auto
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.settings.backbone import Views
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.classifier.few_shot_classifier import FewShotClassifier
-    from cplsr.data.domain import Domain
 
 PEERS: dict[str, str] = {
     "logistic regression": "logistic:C=100",  # vectors of length one differ little: C = 1 would hardly fit them at all

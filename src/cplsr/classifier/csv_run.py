@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -60,78 +60,118 @@ class CsvSummary:
         return lines
 
 
-def partial_of(out: Path) -> Path:
-    """The file that collects the rows until all are there."""
-    return out.with_name(f"{out.name}.partial")
-
-
-def label_to_csv(
-    classifier: FewShotClassifier,
-    queries: Domain,
-    out: Path,
-    *,
-    reject_below: float | None = None,
-    restart: bool = False,
-    together: bool = False,
-) -> int:
-    """Label every image and write one row for each to a csv file.
+@dataclass(frozen=True)
+class CsvRun:
+    """Labels images and writes one row for each to a csv file, in a run that can be interrupted and continued.
 
     Rows go to `out`.partial batch by batch, and it is renamed at the end. A run that was interrupted is continued where
     its last whole batch ended, so that the same images share a batch and the result is the same to the last digit;
     or with `restart`, what it left behind is thrown away. With `together` the images help to find the classes (see
     `FewShotClassifier.predictions`).
-
-    Returns:
-        How many rows of an interrupted run were kept.
-
-    Raises:
-        InputError: If the partial file is of another model, other images or other settings, or `out` cannot be written.
     """
-    partial, done = partial_of(out), 0
-    with only_writer(out.parent, out.name):
-        identity = check_run(classifier, queries, out, reject_below=reject_below, restart=restart, together=together)
-        if partial.exists() and not restart:
-            done = _keep_whole_batches(partial, queries, classifier.batch_size)
-        else:
-            partial.unlink(missing_ok=True)
-            write_json(_record_of(out), identity)
-            with new_file(partial) as stream:
-                csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
-        if done < len(queries):
-            rest = queries.select(range(done, len(queries))) if done else queries
-            seen_with = queries if together else None
-            _append(partial, classifier.predictions(rest, reject_below=reject_below, seen_with=seen_with))
-        partial.replace(out)
-        _record_of(out).unlink(missing_ok=True)
-    return done
 
+    classifier: FewShotClassifier
+    queries: Domain
+    out: Path
+    reject_below: float | None = None
+    restart: bool = False
+    together: bool = False
 
-def check_run(
-    classifier: FewShotClassifier,
-    queries: Domain,
-    out: Path,
-    *,
-    reject_below: float | None,
-    restart: bool,
-    together: bool,
-) -> dict[str, object]:
-    """Raise `InputError` where `label_to_csv` cannot begin or go on, before anything is labeled.
+    @property
+    def partial(self) -> Path:
+        """The file that collects the rows until all are there."""
+        return self.out.with_name(f"{self.out.name}.partial")
 
-    Returns:
-        What two runs must share for one to continue the other; the batch size too, because sums depend on it a little.
-    """
-    check_rejection(reject_below, classifier.classes_)
-    check_out(out)
-    identity: dict[str, object] = {
-        "model": classifier.fingerprint,
-        "queries": queries.fingerprint,
-        "reject_below": reject_below,
-        "batch_size": classifier.batch_size,
-        "together": together,
-    }
-    if not restart:
-        _check_partial(out, identity)
-    return identity
+    def label(self) -> int:
+        """Label every image, and say how many rows of an interrupted run were kept.
+
+        Raises:
+            InputError: If the partial file is of another model, other images or other settings, or `out` cannot be
+                written.
+        """
+        partial, queries, done = self.partial, self.queries, 0
+        with only_writer(self.out.parent, self.out.name):
+            self.check()
+            if partial.exists() and not self.restart:
+                done = self._keep_whole_batches()
+            else:
+                partial.unlink(missing_ok=True)
+                write_json(self._begun_with, self._identity)
+                with new_file(partial) as stream:
+                    csv.writer(stream, lineterminator="\n").writerow(COLUMNS)
+            if done < len(queries):
+                rest = queries.select(range(done, len(queries))) if done else queries
+                seen_with = queries if self.together else None
+                answers = self.classifier.predictions(rest, reject_below=self.reject_below, seen_with=seen_with)
+                _append(partial, answers)
+            partial.replace(self.out)
+            self._begun_with.unlink(missing_ok=True)
+        return done
+
+    def check(self) -> None:
+        """Raise `InputError` where `label` cannot begin or go on, before anything is labeled."""
+        check_rejection(self.reject_below, self.classifier.classes_)
+        check_out(self.out)
+        if self.restart or not self.partial.exists():
+            return
+        try:
+            begun_with = json.loads(self._begun_with.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            begun_with = None
+        identity = self._identity
+        if begun_with == identity:
+            return
+        phrases = {
+            "model": "another model",
+            "queries": "other or changed query images",
+            "reject_below": "another --reject-below",
+            "batch_size": "another --batch-size",
+            "together": "--together for one of the two only",
+        }
+        begun_with = begun_with if isinstance(begun_with, dict) else {}
+        differing = [text for key, text in phrases.items() if begun_with.get(key, ...) != identity[key]]
+        raise InputError(
+            f"{self.partial} was left by a run with {' and '.join(differing)}, so it cannot be continued: give "
+            "--restart to throw it away, or another --out"
+        )
+
+    @property
+    def _begun_with(self) -> Path:
+        return self.out.with_name(f"{self.out.name}.partial.json")
+
+    @property
+    def _identity(self) -> dict[str, object]:
+        """What one run must share with another to continue it; the batch size, because sums depend on it a little."""
+        return {
+            "model": self.classifier.fingerprint,
+            "queries": self.queries.fingerprint,
+            "reject_below": self.reject_below,
+            "batch_size": self.classifier.batch_size,
+            "together": self.together,
+        }
+
+    def _keep_whole_batches(self) -> int:
+        """Cut the file after its last whole batch; a line torn by the interruption goes with the rest of its batch."""
+        good = sum(1 for _ in self._good_rows())
+        if not _ends_in_newline(self.partial):
+            good = max(0, good - 1)
+        size = self.classifier.batch_size
+        kept = good if good == len(self.queries) else good // size * size
+        with new_file(self.partial, "wb") as raw:
+            stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(map(safe_row, islice(self._good_rows(), kept)))
+            stream.detach()
+        return kept
+
+    def _good_rows(self) -> Iterator[CsvRow]:
+        """Rows from the top for as long as they are complete and those of the queries in their order."""
+        for index, row in enumerate(read_rows(self.partial)):
+            whole = index < len(self.queries) and len(row) == len(COLUMNS)
+            if not whole or row[0] != self.queries.image_name(index):
+                return
+            yield row
 
 
 def check_out(out: Path) -> None:
@@ -139,32 +179,6 @@ def check_out(out: Path) -> None:
     if out.is_dir():
         raise InputError(f"{out} is a folder: give the name of a csv file, for example {out / 'predictions.csv'}")
     check_writable(out)
-
-
-def _check_partial(out: Path, identity: Mapping[str, object]) -> None:
-    """Raise `InputError` if a run into `out` was begun with another model, other images or other settings."""
-    partial = partial_of(out)
-    if not partial.exists():
-        return
-    try:
-        begun_with = json.loads(_record_of(out).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        begun_with = None
-    if begun_with == identity:
-        return
-    phrases = {
-        "model": "another model",
-        "queries": "other or changed query images",
-        "reject_below": "another --reject-below",
-        "batch_size": "another --batch-size",
-        "together": "--together for one of the two only",
-    }
-    begun_with = begun_with if isinstance(begun_with, dict) else {}
-    differing = [text for key, text in phrases.items() if begun_with.get(key, ...) != identity[key]]
-    raise InputError(
-        f"{partial} was left by a run with {' and '.join(differing)}, so it cannot be continued: give --restart to "
-        "throw it away, or another --out"
-    )
 
 
 def read_rows(file: Path) -> Iterator[CsvRow]:
@@ -213,52 +227,16 @@ def _append(partial: Path, batches: Iterable[Sequence[Prediction]]) -> None:
 
 def csv_row(prediction: Prediction) -> CsvRow:
     """The cells of a prediction, in the order of `COLUMNS`."""
+    confidences = (prediction.confidence, prediction.runner_up_confidence)
+    sure, less_sure = ("" if value is None else f"{value:.4f}" for value in confidences)
     known = {True: "yes", False: "no", None: ""}[prediction.known]
-    return [
-        prediction.name,
-        prediction.label,
-        _figure(prediction.confidence),
-        prediction.runner_up,
-        _figure(prediction.runner_up_confidence),
-        known,
-        " ".join(prediction.error.split()),  # one line each, so that a torn line can be told from a whole one
-    ]
+    error = " ".join(prediction.error.split())  # one line each, so that a torn line can be told from a whole one
+    return [prediction.name, prediction.label, sure, prediction.runner_up, less_sure, known, error]
 
 
 def safe_row(row: CsvRow) -> CsvRow:
     """The same cells as text that no spreadsheet takes for a formula."""
     return [csv_cell(text) for text in row]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
-def _record_of(out: Path) -> Path:
-    return out.with_name(f"{out.name}.partial.json")
-
-
-def _keep_whole_batches(partial: Path, queries: Domain, batch_size: int) -> int:
-    """Cut the file after its last whole batch; a line torn by the interruption goes with the rest of its batch."""
-    good = sum(1 for _ in _good_rows(partial, queries))
-    if not _ends_in_newline(partial):
-        good = max(0, good - 1)
-    kept = good if good == len(queries) else good // batch_size * batch_size
-    with new_file(partial, "wb") as raw:
-        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(map(safe_row, islice(_good_rows(partial, queries), kept)))
-        stream.detach()
-    return kept
-
-
-def _good_rows(partial: Path, queries: Domain) -> Iterator[CsvRow]:
-    """Rows from the top for as long as they are complete and those of the queries in their order."""
-    for index, row in enumerate(read_rows(partial)):
-        if index >= len(queries) or len(row) != len(COLUMNS) or row[0] != queries.image_name(index):
-            return
-        yield row
 
 
 def _ends_in_newline(file: Path) -> bool:

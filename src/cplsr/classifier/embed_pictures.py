@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from typing import final
 
@@ -40,12 +39,6 @@ class Embedded:
     failed: tuple[tuple[int, str], ...] = ()
     frozen: Float32[ndarray, "some dim"] | None = None
 
-    @classmethod
-    def joined(cls, batches: Iterable[Embedded]) -> Embedded:
-        """Several batches as one."""
-        indices, vectors, failed, frozen = zip(*(vars(batch).values() for batch in batches), strict=True)
-        return cls(np.concatenate(indices), np.concatenate(vectors), tuple(chain(*failed)), joined_or_none(frozen))
-
 
 def joined_or_none(parts: Sequence[ndarray | None]) -> ndarray | None:
     """The arrays, one after the other; `None` if one of them is missing."""
@@ -70,73 +63,101 @@ def report_failed(pictures: Domain | Tensor | ndarray, labels: ndarray, support:
     )
 
 
-def embed_batches(
-    backbone: Backbone,
-    pictures: Domain | Tensor | ndarray,
-    *,
-    frozen: Backbone | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
-    description: str = "embedding",
-    cache: EmbeddingCache | None = None,
-) -> Iterator[Embedded]:
-    """Embed images some at a time and in order; memory does not depend on their number.
+@final
+@dataclass(frozen=True)
+class Embedder:
+    """Embeds images some at a time and in order; memory does not depend on their number.
 
-    Embeddings are passed on as they are, if they fit the backbone. `frozen` is a second backbone that sees the same
-    pixels, for comparison. Pictures in memory have no place in the cache.
+    `frozen` is a second backbone that sees the same pixels, for comparison. Pictures in memory have no place in the
+    cache.
     """
-    if isinstance(pictures, ndarray):
-        yield _given_embeddings(backbone, pictures)
-        return
-    if isinstance(pictures, Domain) and pictures.vectors is not None:
-        yield from _stored_embeddings(backbone, pictures, pictures.vectors, batch_size)
-        return
-    if (
-        cache is not None
-        and isinstance(pictures, Domain)
-        and not any(name.endswith("?") for name in pictures.identities)
-    ):
-        yield from _batches_by_cache(backbone, frozen, pictures, cache, batch_size, workers, description)
-        return
-    for indices, pixels, failed in _pixel_batches(backbone, pictures, batch_size, workers, description):
-        vectors = _embed(backbone, indices, pixels)
-        yield Embedded(indices, vectors, failed, None if frozen is None else _embed(frozen, indices, pixels))
+
+    backbone: Backbone
+    frozen: Backbone | None = None
+    batch_size: int = 64
+    workers: int | None = None
+    cache: EmbeddingCache | None = None
+    description: str = "embedding"
+
+    def batches(self, pictures: Domain | Tensor | ndarray) -> Iterator[Embedded]:
+        """Embed images; embeddings are passed on as they are, if they fit the backbone."""
+        if isinstance(pictures, ndarray):
+            yield _given_embeddings(self.backbone, pictures)
+        elif isinstance(pictures, Domain) and pictures.vectors is not None:
+            yield from _stored_embeddings(self.backbone, pictures, pictures.vectors, self.batch_size)
+        elif self.cache is not None and isinstance(pictures, Domain) and _can_be_kept(pictures):
+            yield from self._by_cache(pictures, self.cache)
+        else:
+            for indices, pixels, failed in self._decoded(pictures):
+                vectors = _embed(self.backbone, indices, pixels)
+                frozen = None if self.frozen is None else _embed(self.frozen, indices, pixels)
+                yield Embedded(indices, vectors, failed, frozen)
+
+    def at_once(self, pictures: Domain | Tensor | ndarray) -> Embedded:
+        """Embed images, and give all of them as one batch."""
+        batches = (vars(batch).values() for batch in self.batches(pictures))
+        indices, vectors, failed, frozen = zip(*batches, strict=True)
+        return Embedded(np.concatenate(indices), np.concatenate(vectors), tuple(chain(*failed)), joined_or_none(frozen))
+
+    def readable_pixels(self, pictures: Domain | Tensor) -> UInt8[Tensor, "some 3 size size"]:
+        """All images that can be read, as the backbone takes them, at once."""
+        return torch.cat([part for _, part, _ in self._decoded(pictures)])
+
+    def _by_cache(self, domain: Domain, cache: EmbeddingCache) -> Iterator[Embedded]:
+        """What the cache has is taken from there; images that it lacks share a batch as they did without."""
+        models = [model for model in (self.backbone, self.frozen) if model is not None]
+        shelves = [
+            CachedRows(cache, EmbeddingKey.of(model), domain.identities, model.embedding_dim) for model in models
+        ]
+        lacking = ~np.all([shelf.known for shelf in shelves], axis=0)
+        new_images = _one_by_one(self._decode(domain, np.flatnonzero(lacking), self.workers))
+        with closing(new_images), ExitStack() as at_the_end:
+            for shelf in shelves:
+                at_the_end.callback(shelf.keep)
+            for start in range(0, len(domain), self.batch_size):
+                indices = np.arange(start, min(start + self.batch_size, len(domain)))
+                kept = [shelf.read(indices) for shelf in shelves]
+                found = np.all([known for known, _ in kept], axis=0) & ~lacking[indices]
+                damaged = indices[~found & ~lacking[indices]]
+                again = _one_by_one(self._decode(domain, damaged, 0)) if len(damaged) else ()
+                new = sorted([*islice(new_images, int(lacking[indices].sum())), *again], key=lambda image: image[0])
+                read = np.array([index for index, pixels in new if isinstance(pixels, Tensor)], dtype=np.int64)
+                found[read - start] = True
+                vectors = [rows for _, rows in kept]
+                if len(read):
+                    pixels = torch.stack([pixels for _, pixels in new if isinstance(pixels, Tensor)])
+                    for model, shelf, rows in zip(models, shelves, vectors, strict=True):
+                        rows[read - start] = shelf.add(read, _embed(model, read, pixels))
+                failed = tuple((index, reason) for index, reason in new if isinstance(reason, str))
+                frozen = None if self.frozen is None else vectors[1][found]
+                yield Embedded(indices[found], vectors[0][found], failed, frozen)
+
+    def _decoded(self, pictures: Domain | Tensor) -> Iterator[tuple[ndarray, Tensor, tuple[tuple[int, str], ...]]]:
+        """Positions and pixels of a batch, and what cannot be read of it."""
+        if isinstance(pictures, Tensor):
+            for start in range(0, len(pictures), self.batch_size):
+                part = pictures[start : start + self.batch_size]
+                yield np.arange(start, start + len(part), dtype=np.int64), part, ()
+            return
+        # Sending pictures to another process costs more than decoding them here.
+        workers = 0 if isinstance(pictures.reader, PictureReader) else self.workers
+        for batch in self._decode(pictures, None, workers):
+            yield batch.indices, batch.pixels, batch.failed
+
+    def _decode(self, domain: Domain, indices: ndarray | None, workers: int | None) -> Iterator[DecodedBatch]:
+        return decode(
+            domain,
+            self.backbone.image_size,
+            indices=indices,
+            batch_size=self.batch_size,
+            workers=workers,
+            description=self.description,
+        )
 
 
-def _batches_by_cache(
-    backbone: Backbone,
-    frozen: Backbone | None,
-    domain: Domain,
-    cache: EmbeddingCache,
-    batch_size: int,
-    workers: int | None,
-    description: str,
-) -> Iterator[Embedded]:
-    """The same, what the cache has being taken from there; images that it lacks share a batch as they did without."""
-    models = [model for model in (backbone, frozen) if model is not None]
-    shelves = [CachedRows(cache, EmbeddingKey.of(model), domain.identities, model.embedding_dim) for model in models]
-    lacking = ~np.all([shelf.known for shelf in shelves], axis=0)
-    decoding = partial(decode, domain, backbone.image_size, batch_size=batch_size, description=description)
-    images = _one_by_one(decoding(indices=np.flatnonzero(lacking), workers=workers))
-    with closing(images), ExitStack() as at_the_end:
-        for shelf in shelves:
-            at_the_end.callback(shelf.keep)
-        for start in range(0, len(domain), batch_size):
-            indices = np.arange(start, min(start + batch_size, len(domain)))
-            kept = [shelf.read(indices) for shelf in shelves]
-            found = np.all([known for known, _ in kept], axis=0) & ~lacking[indices]
-            damaged = indices[~found & ~lacking[indices]]
-            again = _one_by_one(decoding(indices=damaged, workers=0)) if len(damaged) else ()
-            new = sorted([*islice(images, int(lacking[indices].sum())), *again], key=lambda image: image[0])
-            read = np.array([index for index, pixels in new if isinstance(pixels, Tensor)], dtype=np.int64)
-            found[read - start] = True
-            vectors = [rows for _, rows in kept]
-            if len(read):
-                pixels = torch.stack([pixels for _, pixels in new if isinstance(pixels, Tensor)])
-                for model, shelf, rows in zip(models, shelves, vectors, strict=True):
-                    rows[read - start] = shelf.add(read, _embed(model, read, pixels))
-            failed = tuple((index, reason) for index, reason in new if isinstance(reason, str))
-            yield Embedded(indices[found], vectors[0][found], failed, None if frozen is None else vectors[1][found])
+def _can_be_kept(domain: Domain) -> bool:
+    """Whether the cache can know its images: pictures in memory have no identity that lasts."""
+    return not any(name.endswith("?") for name in domain.identities)
 
 
 def _one_by_one(batches: Iterable[DecodedBatch]) -> Generator[tuple[int, Tensor | str]]:
@@ -147,28 +168,6 @@ def _one_by_one(batches: Iterable[DecodedBatch]) -> Generator[tuple[int, Tensor 
             *batch.failed,
         ]
         yield from sorted(images, key=lambda image: image[0])
-
-
-def readable_pixels(
-    backbone: Backbone, pictures: Domain | Tensor, batch_size: int, workers: int | None
-) -> UInt8[Tensor, "some 3 size size"]:
-    """All images that can be read, as the backbone takes them, at once."""
-    return torch.cat([part for _, part, _ in _pixel_batches(backbone, pictures, batch_size, workers, "decoding")])
-
-
-def _pixel_batches(
-    backbone: Backbone, pictures: Domain | Tensor, batch_size: int, workers: int | None, description: str
-) -> Iterator[tuple[ndarray, Tensor, tuple[tuple[int, str], ...]]]:
-    if isinstance(pictures, Tensor):
-        for start in range(0, len(pictures), batch_size):
-            part = pictures[start : start + batch_size]
-            yield np.arange(start, start + len(part), dtype=np.int64), part, ()
-        return
-    if isinstance(pictures.reader, PictureReader):
-        workers = 0  # sending pictures to another process costs more than decoding them here
-    batches = decode(pictures, backbone.image_size, batch_size=batch_size, workers=workers, description=description)
-    for batch in batches:
-        yield batch.indices, batch.pixels, batch.failed
 
 
 def _embed(backbone: Backbone, indices: Int64[ndarray, "images"], pixels: Tensor) -> Float32[ndarray, "images dim"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -16,15 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cplsr.classifier.leave_one_out import (
+    Examples,
     Judged,
-    as_if_whole,
     calibrated_temperature,
     calibration_rows,
-    class_sums,
     head_scores,
     judge,
-    leave_one_out,
-    leave_one_out_in_chunks,
 )
 from cplsr.classifier.no_class import UNKNOWN, check_rejection, labels_or
 from cplsr.classifier.reading_choice import Choice, choose_reading, fixed_choice
@@ -249,7 +246,7 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         head, vectors, classes = self.choice_.head, self.read(self.support_), len(self.classes_)
         if isinstance(head, Prototypes):
-            yield from leave_one_out_in_chunks(self._averaged(vectors), self.support_labels_, classes)
+            yield from self._averaged(vectors).all_left_out()
         else:
             judged = judge(head, vectors, self._known_labels)
             scores = np.full((len(judged.rows), classes), -np.inf)
@@ -302,13 +299,11 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         known = torch.from_numpy(self.support_), torch.from_numpy(self.support_labels_)
         weights = self.choice_.reading.weights(spreads_of_classes(*known, len(self.classes_), self.parts))
         self.scale_ = np.repeat(np.sqrt(weights.numpy()), self.n_features_in_ // self.parts)
-        head, vectors, labels = self.choice_.head, self.read(self.support_), self.support_labels_
+        head, vectors = self.choice_.head, self.read(self.support_)
         averaged = self._averaged(vectors)
-        sums = class_sums(averaged, labels, len(self.classes_))
-        self.prototypes_ = sums / np.maximum(self.counts_, 1)[:, None]
-        self.unit_prototypes_ = unit(sums)
-        judged = leave_one_out(averaged, labels, sums, calibration_rows(labels, len(self.classes_)))
-        scores = as_if_whole(judged, averaged, labels, sums)[:, self.counts_ > 0]
+        self.prototypes_, self.unit_prototypes_ = averaged.means, unit(averaged.sums)
+        judged = averaged.left_out(calibration_rows(averaged.labels, averaged.classes))
+        scores = averaged.as_if_whole(judged)[:, self.counts_ > 0]
         self.support_best_ = np.sort(scores.max(axis=1)) if scores.size else np.zeros(0)
         self.linear_ = self._linear(head, vectors)
         if self.temperature != "auto":
@@ -353,17 +348,18 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """The classes of the support vectors, as positions among the classes that have any."""
         return (np.cumsum(self.counts_ > 0) - 1)[self.support_labels_]
 
-    def _averaged(self, vectors: Float64[ndarray, "images dim"]) -> Float64[ndarray, "images dim"]:
+    def _averaged(self, vectors: Float64[ndarray, "images dim"]) -> Examples:
         """Vectors as prototypes are means of them: of length one, unless the head takes them as they are."""
         head = self.choice_.head
-        return vectors if isinstance(head, Prototypes) and head.kind == "mean" else unit(vectors)
+        as_they_are = isinstance(head, Prototypes) and head.kind == "mean"
+        return Examples(vectors if as_they_are else unit(vectors), self.support_labels_, len(self.classes_))
 
 
 def _is_positive(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
 
 
-def named(classes: ndarray, most: int = 8) -> str:
-    """List a few class names for a message, and how many more there are."""
-    names = [str(name) for name in classes[:most].tolist()]
-    return ", ".join(names) + (f" and {len(classes) - most:,} more" if len(classes) > most else "")
+def named(classes: Iterable[Any], most: int = 8) -> str:
+    """List a few names, of classes for instance, for a message, and how many more there are."""
+    names = [str(name) for name in classes]
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
+from scipy.special import ndtr
 
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.leave_one_out import judgeable
@@ -126,7 +127,5 @@ def grown(accuracy: float, classes: int, fewer: float, whole: float) -> float:
 @cache
 def _accuracies(classes: int) -> Float64[ndarray, "signals"]:
     """How often a normal variable with mean d is larger than `classes` − 1 with mean 0, for each d of the table."""
-    from scipy.special import ndtr
-
     nodes, weights = np.polynomial.hermite_e.hermegauss(81)
     return ndtr(nodes + _SIGNALS[:, None]) ** (classes - 1) @ (weights / weights.sum())

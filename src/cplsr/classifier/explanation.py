@@ -12,6 +12,7 @@ from numpy import ndarray
 from PIL import Image
 from torch import Tensor
 
+from cplsr.analysis.attention import cls_attention
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.prediction import predictions_of
@@ -62,7 +63,7 @@ def explain(
     vector = embed_pixels(backbone, pixels, lambda _: "the image").astype(np.float64)
     answer = predictions_of(head, ["image"], vector, None)[0]
     labels = [str(label) for label in head.classes_[head.support_labels_].tolist()]
-    attention = class_token_attention(backbone, pixels)
+    attention = cls_attention(backbone, pixels.to(backbone.device))[0].mean(dim=0).numpy()
     return Explanation(
         label=answer.label,
         confidence=answer.confidence or 0.0,
@@ -84,15 +85,6 @@ def nearest(
     cosines = support @ vector / np.where(lengths > 0, lengths, 1.0)
     order = np.argsort(-cosines, kind="stable")[:count]
     return [(int(position), float(cosines[position])) for position in order]
-
-
-def class_token_attention(backbone: Backbone, pixels: Tensor) -> Float32[ndarray, "g g"]:
-    """Compute where the class token looks in the last block, for one image (1, 3, S, S): mean over heads, by patch."""
-    with torch.inference_mode():
-        maps = backbone.attention_maps(pixels.to(backbone.device), -1)  # (1, heads, tokens, tokens)
-    side = backbone.image_size // backbone.patch_size
-    to_patches = maps[0, :, 0, -backbone.patches :].float().mean(dim=0)  # the patches are the last tokens
-    return to_patches.reshape(side, side).cpu().numpy()
 
 
 def as_bytes(backbone: Backbone, pixels: Tensor) -> UInt8[ndarray, "size size 3"]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool
 from numpy import ndarray
 from sklearn.utils.validation import check_is_fitted
@@ -16,15 +17,15 @@ from cplsr.adapters.attach import adapter_of
 from cplsr.adapters.tokens import remove_tokens
 from cplsr.backbones.backbone import Backbone
 from cplsr.classifier.backbone_choice import adapter_kind, prepared_backbone, sharing_weights, without_adapter
-from cplsr.classifier.embed_pictures import Embedded, joined_or_none, readable_pixels, report_failed
+from cplsr.classifier.embed_pictures import Embedded, joined_or_none, report_failed
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.image_answers import ImageAnswers
-from cplsr.classifier.pictures import as_pictures, labeled_pictures, picture_names
+from cplsr.classifier.pictures import as_pictures, check_tunable, labeled_pictures, picture_names
 from cplsr.classifier.support_report import SupportReport, report_on_support
-from cplsr.classifier.tuning import asked_tuning, check_tunable, tune_backbone
+from cplsr.episodes.streams import Stream, numbered_generator
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
-from cplsr.methods.support_tuning import SupportTuning
+from cplsr.methods.support_tuning import SupportTuning, make_tuning
 from cplsr.settings.backbone import ClassifierPooling, Views
 
 
@@ -63,7 +64,6 @@ class FewShotClassifier(ImageAnswers):
 
     Attributes:
         backbone_: The backbone with its adapter.
-        adapter_kind_: The kind of that adapter; `None` without one.
         head_: The `EmbeddingClassifier` that works on the embeddings.
         support_names_: Names of the support images, in the order of `head_.support_`.
         tuned_: The options with which the backbone was tuned on them; `None` where it was not.
@@ -102,6 +102,11 @@ class FewShotClassifier(ImageAnswers):
         self.device, self.precision = device, precision
         self.batch_size, self.workers, self.cache = batch_size, workers, cache
 
+    @property
+    def adapter_kind_(self) -> str | None:
+        """The kind of the adapter on the backbone; `None` without one."""
+        return adapter_kind(self.backbone_)
+
     def fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn from support images, one or more of each class; anything learned before is forgotten.
 
@@ -117,7 +122,7 @@ class FewShotClassifier(ImageAnswers):
             InputError: If images and labels do not fit together, or no image of some class can be read.
         """
         pictures, labels = labeled_pictures(X, y)
-        tuning = asked_tuning(self.tune_on_support)
+        tuning = _asked_tuning(self.tune_on_support)
         if tuning is not None:
             check_tunable(pictures)
         self.backbone_ = prepared_backbone(
@@ -129,7 +134,6 @@ class FewShotClassifier(ImageAnswers):
             device=self.device,
             precision=self.precision,
         )
-        self.adapter_kind_ = adapter_kind(self.backbone_)
         self.tuned_: dict[str, Any] | None = None
         support = self._embed_support(pictures, labels)
         self.head_ = self.new_head()
@@ -279,11 +283,12 @@ class FewShotClassifier(ImageAnswers):
         if reason := tuning.why_not(len(head.support_) / len(head.classes_)):
             warnings.warn(f"the classifier is {reason}", stacklevel=3)
             return
-        pixels = readable_pixels(self.backbone_, pictures, self.batch_size, self.workers)
-        tune_backbone(tuning, self.backbone_, head, pixels)
-        self.tuned_, self.adapter_kind_ = tuning.options, adapter_kind(self.backbone_)
-        self.frozen_support_ = head.support_.astype(np.float32)
-        vectors = Embedded.joined(self._batches(pixels, "embedding")).vectors.astype(np.float64)
+        pixels = self._embedder("decoding").readable_pixels(pictures)
+        labels, scale = map(torch.from_numpy, (head.support_labels_, head.scale_))
+        generator = numbered_generator(0, 0, Stream.ADAPTATIONS)
+        tuning.tune(self.backbone_, pixels, labels, generator, scale=scale if head.parts > 1 else None)
+        self.tuned_, self.frozen_support_ = tuning.options, head.support_.astype(np.float32)
+        vectors = self._embedder("embedding").at_once(pixels).vectors.astype(np.float64)
         head.restore(head.classes_, vectors, head.support_labels_, head.choice_, head.temperature_)
 
     def _settle_as_before_tuning(self) -> None:
@@ -301,7 +306,14 @@ class FewShotClassifier(ImageAnswers):
         if self.tuned_ is not None:
             check_tunable(pictures)
             frozen = remove_tokens(sharing_weights(self.backbone_))
-        support = Embedded.joined(self._batches(pictures, "embedding", frozen))
+        support = self._embedder("embedding", frozen).at_once(pictures)
         if support.failed:
             report_failed(pictures, labels, support)
         return support
+
+
+def _asked_tuning(tune_on_support: Any) -> SupportTuning | None:
+    """What `tune_on_support` asks for, by a truth value or a table of options."""
+    if not isinstance(tune_on_support, (bool, Mapping)):
+        raise InputError(f"tune_on_support={tune_on_support!r} is not usable: give True, False, or a table of options")
+    return None if tune_on_support is False else make_tuning({} if tune_on_support is True else tune_on_support)

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from cplsr.backbones.backbone import Backbone
-from cplsr.classifier.embed_pictures import Embedded, embed_batches
+from cplsr.classifier.embed_pictures import Embedder
 from cplsr.classifier.embedding_classifier import EmbeddingClassifier
 from cplsr.classifier.even_sample import even_rows
 from cplsr.classifier.explanation import Explanation, explain
@@ -88,15 +88,9 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
             `predictions`.
         """
         check_on_error(on_error, self.classes_)
-        pictures = as_pictures(X)
-        rows = tuple(chain.from_iterable(self.predictions(pictures, reject_below=reject_below)))
-        if on_error == "label":
-            return PredictionTable(rows)
-        read = tuple(row for row in rows if not row.error)
-        if len(read) < len(rows):
-            first = next(row for row in rows if row.error)
-            pass_over(on_error, first.name, first.error, len(rows) - len(read), len(rows))
-        return PredictionTable(read)
+        rows = tuple(chain.from_iterable(self.predictions(X, reject_below=reject_below)))
+        pass_over(on_error, [(row.name, row.error) for row in rows if row.error], len(rows))
+        return PredictionTable(rows if on_error == "label" else tuple(row for row in rows if not row.error))
 
     def out_of_domain_score(self, X: Any) -> Float64[ndarray, "images"]:
         """Say how unlike the support images each image is, 0 to 1; see `EmbeddingClassifier.out_of_domain_score`."""
@@ -126,7 +120,7 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         pictures = as_pictures(X)
         names = picture_names(pictures)
         head = self.head_ if seen_with is None else self._seeing_together(as_pictures(seen_with))
-        for batch in self._batches(pictures, "classifying"):
+        for batch in self._embedder("classifying").batches(pictures):
             answers = predictions_of(head, [names[index] for index in batch.indices], batch.vectors, reject_below)
             by_index = dict(zip(batch.indices.tolist(), answers, strict=True))
             by_index |= {index: Prediction(names[index], error=reason) for index, reason in batch.failed}
@@ -198,22 +192,14 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         tags.no_validation = True
         return tags
 
-    def _batches(self, pictures: Any, description: str, frozen: Backbone | None = None) -> Iterator[Embedded]:
-        return embed_batches(
-            self.backbone_,
-            pictures,
-            frozen=frozen,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            description=description,
-            cache=self.cache,
-        )
+    def _embedder(self, description: str, frozen: Backbone | None = None) -> Embedder:
+        return Embedder(self.backbone_, frozen, self.batch_size, self.workers, self.cache, description)
 
     def _seeing_together(self, pictures: Any) -> EmbeddingClassifier:
         """The head after a look at an even sample of images."""
         rows = even_rows(len(pictures), SEEN_TOGETHER)
         sample = pictures.select(rows.tolist()) if isinstance(pictures, Domain) else pictures[rows]
-        return self.head_.seeing_together(Embedded.joined(self._batches(sample, "looking at all images")).vectors)
+        return self.head_.seeing_together(self._embedder("looking at all images").at_once(sample).vectors)
 
     def _readable(
         self, X: Any, on_error: OnError, description: str = "embedding"
@@ -221,10 +207,10 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         """The embeddings of the images that can be read, and which these are."""
         check_on_error(on_error, self.classes_)
         pictures = as_pictures(X)
-        embedded = Embedded.joined(self._batches(pictures, description))
+        embedded = self._embedder(description).at_once(pictures)
         readable = np.zeros(len(pictures), dtype=bool)
         readable[embedded.indices] = True
-        if embedded.failed and on_error != "label":
-            index, reason = embedded.failed[0]
-            pass_over(on_error, picture_names(pictures)[index], reason, len(embedded.failed), len(pictures))
+        if embedded.failed:
+            names = picture_names(pictures)
+            pass_over(on_error, [(names[index], reason) for index, reason in embedded.failed], len(pictures))
         return embedded.vectors, readable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -26,9 +27,8 @@ CALIBRATION_ENTRIES = 1 << 20
 
 CHUNK_ENTRIES = 1 << 22
 
-LEAVE_ONE_OUT_IMAGES = 60
-"""Up to so many images are left out one by one where each takes a fit of its own; of more, folds."""
-FOLDS = 10
+LEAVE_ONE_OUT_IMAGES, FOLDS = 60, 10
+"""Up to so many images are left out one by one where each takes a fit of its own; of more, so many folds."""
 
 LEAST_SIGNAL = 0.05
 """Of a prototype's squared length at least this share is taken for the class's and not for the noise of its images."""
@@ -54,72 +54,70 @@ def calibration_rows(labels: Int64[ndarray, "images"], classes: int) -> Int64[nd
     return rows[even_rows(len(rows), max(1, CALIBRATION_ENTRIES // max(classes, 1)))]
 
 
-def leave_one_out(
-    support: Float64[ndarray, "images dim"],
-    labels: Int64[ndarray, "images"],
-    sums: Float64[ndarray, "classes dim"],
-    rows: Int64[ndarray, "rows"],
-) -> Judged:
-    """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Support vectors as prototypes are means of them, and the class of each."""
 
-    A cosine does not depend on the division, so the sums that `class_sums` makes stand for the prototypes. `rows` are
-    the positions of the images to compare; the class of each must have another image.
-    """
-    chosen, own = unit(support[rows]), labels[rows]
-    cosines = chosen @ unit(sums).T
-    cosines[np.arange(len(rows)), own] = (chosen * unit(sums[own] - support[rows])).sum(axis=1)
-    return Judged(rows, cosines)
+    vectors: Float64[ndarray, "images dim"]
+    labels: Int64[ndarray, "images"]
+    classes: int
 
+    @cached_property
+    def sums(self) -> Float64[ndarray, "classes dim"]:
+        """The sum of each class's vectors, whose cosines are those of the prototype."""
+        sums = np.zeros((self.classes, self.vectors.shape[1]))
+        np.add.at(sums, self.labels, self.vectors)
+        return sums
 
-def as_if_whole(
-    judged: Judged,
-    support: Float64[ndarray, "images dim"],
-    labels: Int64[ndarray, "images"],
-    sums: Float64[ndarray, "classes dim"],
-) -> Float64[ndarray, "rows classes"]:
-    """Correct the cosines with the own class, as if its prototype had been made of all n images and not of n − 1.
+    @cached_property
+    def counts(self) -> Int64[ndarray, "classes"]:
+        """How many vectors each class has."""
+        return np.bincount(self.labels, minlength=self.classes)
 
-    A prototype of n − 1 images is noisier than the one of n that new images will meet, and its cosines are lower: with
-    two images per class by far. Where m is the class's true mean and s² the variance of its images (pooled over the
-    classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
-    √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
+    @cached_property
+    def means(self) -> Float64[ndarray, "classes dim"]:
+        """The prototypes; 0 for classes without vectors."""
+        return self.sums / np.maximum(self.counts, 1)[:, None]
 
-    `judged` is what `leave_one_out` gave for the other arguments.
-    """
-    counts = np.bincount(labels, minlength=len(sums))
-    means = sums / np.maximum(counts, 1)[:, None]
-    freedom = (np.maximum(counts, 1) - 1).sum()
-    variance = float(((support - means[labels]) ** 2).sum()) / max(int(freedom), 1)
-    judged_labels = labels[judged.rows]
-    n = counts[judged_labels]
-    squared = (means[judged_labels] ** 2).sum(axis=1)
-    signal = np.maximum(squared - variance / n, LEAST_SIGNAL * squared)
-    whole = signal + variance / n
-    factors = np.sqrt((signal + variance / np.maximum(n - 1, 1)) / np.where(whole > 0, whole, 1.0))
-    raised = judged.scores.copy()
-    own = np.arange(len(n)), judged_labels
-    raised[own] = np.minimum(raised[own] * np.where(whole > 0, factors, 1.0), 1.0)
-    return raised
+    def left_out(self, rows: Int64[ndarray, "rows"]) -> Judged:
+        """Compare images with the prototype of every class, that of their own being (sum − x) / (n − 1).
 
+        `rows` are the positions of the images to compare; the class of each must have another image.
+        """
+        chosen, own = unit(self.vectors[rows]), self.labels[rows]
+        cosines = chosen @ unit(self.sums).T
+        cosines[np.arange(len(rows)), own] = (chosen * unit(self.sums[own] - self.vectors[rows])).sum(axis=1)
+        return Judged(rows, cosines)
 
-def leave_one_out_in_chunks(
-    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int
-) -> Iterator[Judged]:
-    """Compare all images that can be left out, as `leave_one_out` does, some at a time to save memory; maybe none."""
-    sums = class_sums(support, labels, classes)
-    rows = judgeable(labels, classes)
-    step = max(1, CHUNK_ENTRIES // max(classes, 1))
-    for start in range(0, max(1, len(rows)), step):
-        yield leave_one_out(support, labels, sums, rows[start : start + step])
+    def all_left_out(self) -> Iterator[Judged]:
+        """Compare all images that can be left out, some at a time to save memory; maybe none."""
+        rows = judgeable(self.labels, self.classes)
+        step = max(1, CHUNK_ENTRIES // max(self.classes, 1))
+        for start in range(0, max(1, len(rows)), step):
+            yield self.left_out(rows[start : start + step])
 
+    def as_if_whole(self, judged: Judged) -> Float64[ndarray, "rows classes"]:
+        """Correct the cosines with the own class, as if its prototype had been made of all n images and not of n − 1.
 
-def class_sums(
-    support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"], classes: int
-) -> Float64[ndarray, "classes dim"]:
-    """Sum the vectors of each class."""
-    sums = np.zeros((classes, support.shape[1]))
-    np.add.at(sums, labels, support)
-    return sums
+        A prototype of n − 1 images is noisier than the one of n that new images will meet, and its cosines are lower:
+        with two images per class by far. Where m is the class's true mean and s² the variance of its images (pooled
+        over the classes), the mean of n images has the squared length |m|² + s²/n, so cosines with it are
+        √((|m|² + s²/(n−1)) / (|m|² + s²/n)) times those with the mean of n − 1.
+
+        `judged` is what `left_out` gave.
+        """
+        freedom = (np.maximum(self.counts, 1) - 1).sum()
+        variance = float(((self.vectors - self.means[self.labels]) ** 2).sum()) / max(int(freedom), 1)
+        judged_labels = self.labels[judged.rows]
+        n = self.counts[judged_labels]
+        squared = (self.means[judged_labels] ** 2).sum(axis=1)
+        signal = np.maximum(squared - variance / n, LEAST_SIGNAL * squared)
+        whole = signal + variance / n
+        factors = np.sqrt((signal + variance / np.maximum(n - 1, 1)) / np.where(whole > 0, whole, 1.0))
+        raised = judged.scores.copy()
+        own = np.arange(len(n)), judged_labels
+        raised[own] = np.minimum(raised[own] * np.where(whole > 0, factors, 1.0), 1.0)
+        return raised
 
 
 def judge(head: Head, support: Float64[ndarray, "images dim"], labels: Int64[ndarray, "images"]) -> Judged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,21 +28,21 @@ def check_rejection(reject_below: float | None, classes: ndarray) -> None:
         return
     if not 0 <= reject_below <= 1:
         raise InputError(f"reject_below={reject_below} is no probability: give a number from 0 to 1")
-    if UNKNOWN in classes.tolist():
-        raise InputError(
-            f"a class is called {UNKNOWN!r}, which is also the answer for rejected images: rename the class, or do not "
-            "reject"
-        )
+    _refuse_class(UNKNOWN, classes, "rejected images", "do not reject")
 
 
 def check_on_error(on_error: str, classes: ndarray) -> None:
     """Raise `InputError` for a word that is no choice, or a class that is itself called `unreadable`."""
     if on_error not in ("raise", "skip", "label"):
         raise InputError(f"on_error={on_error!r} is not usable: give 'raise', 'skip' or 'label'")
-    if on_error == "label" and UNREADABLE in classes.tolist():
+    if on_error == "label":
+        _refuse_class(UNREADABLE, classes, "images that cannot be read", "give on_error='skip'")
+
+
+def _refuse_class(word: str, classes: ndarray, images: str, advice: str) -> None:
+    if word in classes.tolist():
         raise InputError(
-            f"a class is called {UNREADABLE!r}, which is also the answer for images that cannot be read: rename the "
-            "class, or give on_error='skip'"
+            f"a class is called {word!r}, which is also the answer for {images}: rename the class, or {advice}"
         )
 
 
@@ -53,13 +54,17 @@ def labels_or(word: str, labels: ndarray, where: Bool[ndarray, "images"]) -> nda
     return answers
 
 
-def pass_over(on_error: OnError, name: str, reason: str, failed: int, images: int) -> None:
-    """Say which images cannot be read: an error, or a warning where they are to be skipped."""
+def pass_over(on_error: OnError, failed: Sequence[tuple[str, str]], images: int) -> None:
+    """Say which of so many images (name, reason) cannot be read: an error, or a warning where they are skipped."""
+    if on_error == "label" or not failed:
+        return
+    name, reason = failed[0]
     if on_error == "raise":
         raise InputError(
-            f"{name} cannot be read ({reason}); {failed:,} of {images:,} images are like that: leave them out, give "
-            "on_error='skip' or 'label' to predict, or use predict_table(), which names them"
+            f"{name} cannot be read ({reason}); {len(failed):,} of {images:,} images are like that: leave them out, "
+            "give on_error='skip' or 'label' to predict, or use predict_table(), which names them"
         )
     warnings.warn(
-        f"{failed:,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}", stacklevel=3
+        f"{len(failed):,} of {images:,} images cannot be read and are skipped, the first is {name}: {reason}",
+        stacklevel=3,
     )

@@ -47,15 +47,10 @@ class PictureReader:
 
 
 def as_pictures(X: Any) -> Domain | Tensor | ndarray:
-    """Bring images, in whatever form a user gives them, into one of three forms.
+    """Bring images, in whatever form `FewShotClassifier` takes them, into one of three forms.
 
-    Args:
-        X: A folder, one path, a list of paths, PIL images or uint8 arrays, all of any size; a `Domain`; tensors in the
-            backbone's size, uint8 as raw and floats as normalized pixels; or embeddings, a 2-D float array.
-
-    Returns:
-        A domain (files and pictures, to be decoded and preprocessed), a tensor (pixels that go to the backbone as they
-        are) or a float array (embeddings).
+    A domain has files and pictures, to be decoded and preprocessed, a tensor pixels that go to the backbone as they are
+    (uint8 as raw, floats as normalized ones), and a float array embeddings.
 
     Raises:
         InputError: If `X` is none of these, or empty.
@@ -109,6 +104,14 @@ def picture_names(pictures: Domain | Tensor | ndarray) -> tuple[str, ...]:
     if isinstance(pictures, Domain):
         return tuple(pictures.image_name(index) for index in range(len(pictures)))
     return tuple(f"image {number}" for number in range(len(pictures)))
+
+
+def check_tunable(pictures: Domain | Tensor | ndarray) -> None:
+    """Raise `InputError` for what holds no raw pixels: a classifier tuned on its images needs them."""
+    raw = pictures.vectors is None if isinstance(pictures, Domain) else pictures.dtype == torch.uint8
+    if not raw:
+        what = "normalized pixels" if isinstance(pictures, Tensor) else "embeddings"
+        raise InputError(f"{what} were given to a classifier that is tuned on its images: give images, or uint8 pixels")
 
 
 def _from_tensor(X: Tensor) -> Tensor | ndarray:

@@ -16,7 +16,7 @@ from cplsr.adapters.attach import adapter_of, detach
 from cplsr.adapters.store import load_adapter, save_adapter
 from cplsr.backbones.backbone import Backbone
 from cplsr.backbones.load import load_backbone
-from cplsr.classifier.backbone_choice import FROZEN, adapter_kind, loading_again, sharing_weights
+from cplsr.classifier.backbone_choice import FROZEN, loading_again, sharing_weights
 from cplsr.classifier.few_shot_classifier import FewShotClassifier
 from cplsr.classifier.reading_choice import Choice, fixed_choice
 from cplsr.environment import versions
@@ -74,7 +74,7 @@ def save_classifier(classifier: FewShotClassifier, path: str | Path) -> Path:
         adapter=None
         if classifier.adapter_kind_ is None
         else {"kind": classifier.adapter_kind_, "fingerprint": str(backbone.adapter_fingerprint)},
-        support_names=tuple(classifier.support_names_),
+        support_names=classifier.support_names_,
         fingerprint=classifier.fingerprint,
         versions=versions(),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -118,7 +118,7 @@ def load_classifier(
         precision=info.backbone["precision"],
         **running,
     )
-    classifier.backbone_, classifier.adapter_kind_, classifier.tuned_ = loaded, adapter_kind(loaded), info.tuned
+    classifier.backbone_, classifier.tuned_ = loaded, info.tuned
     types = dict(_KINDS.values())
     try:
         _check_fit(info, tensors)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
-from cplsr.classifier.embedding_classifier import EmbeddingClassifier
+from cplsr.classifier.embedding_classifier import EmbeddingClassifier, named
 from cplsr.classifier.expectation import Expectation, expected_accuracy
 from cplsr.evaluation.intervals import wilson_interval
 
@@ -148,9 +148,8 @@ class SupportReport:
         return self.expected.sentence() + tuned
 
     def _about_doubtful(self) -> str:
-        shown = [f"{d.name} (labeled {d.label}, looks like {d.looks_like})" for d in self.doubtful[:SHOWN]]
-        more = f" and {len(self.doubtful) - SHOWN:,} more" if len(self.doubtful) > SHOWN else ""
-        return f"Look at the labels of: {', '.join(shown)}{more}." if shown else ""
+        suspects = [f"{d.name} (labeled {d.label}, looks like {d.looks_like})" for d in self.doubtful]
+        return f"Look at the labels of: {named(suspects, SHOWN)}." if suspects else ""
 
     def _about_adapter(self) -> str:
         if self.comparison is None:

@@ -151,20 +151,19 @@ def main(arguments: list[str]) -> int:
     """Parse the options, label, say what came of it."""
     options = parse(Classify, "classify", arguments)
     query = check_request(options)
-    from cplsr.classifier.csv_run import check_run, label_to_csv, labeled_files, summarize
+    from cplsr.classifier.csv_run import CsvRun, labeled_files, summarize
     from cplsr.classifier.sorted_copies import copy_by_label
 
     queries, support = open_images(options.support, query, options.skipped_to)
     tuning = parse_options(options.tune_options, "tuning", "steps=100")
     classifier = options.fit_or_load(support, options.model, options.tune_on_support and (tuning or True))
     check_labeling(options, classifier, queries)
-    settings = {name: getattr(options, name) for name in ("reject_below", "restart", "together")}
-    check_run(classifier, queries, options.out, **settings)
+    run = CsvRun(classifier, queries, options.out, options.reject_below, options.restart, options.together)
+    run.check()
     if options.save is not None:
         classifier.save(options.save)
         print(f"classifier saved to {options.save}")
-    kept = label_to_csv(classifier, queries, options.out, **settings)
-    if kept:
+    if kept := run.label():
         print(f"continued an interrupted run: {kept:,} of {len(queries):,} images were labeled already")
     if options.copy_to is not None:
         copied = copy_by_label(labeled_files(options.out, query), options.copy_to)

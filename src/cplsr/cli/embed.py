@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
 from cplsr.cli.classify import AUTO, ClassifierBackbone
 from cplsr.cli.options import parse
 from cplsr.errors import InputError, counted
+from cplsr.records.vectors import VectorsInfo
 from cplsr.settings.engine import ShardingSettings
-
-if TYPE_CHECKING:
-    from cplsr.evaluation.shards import WrittenVectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,18 +49,17 @@ def main(arguments: list[str]) -> int:
     chosen = ClassifierBackbone.of(options)
     if chosen.backbone == AUTO:  # settled here, once for all processes
         chosen = dataclasses.replace(chosen, backbone=chosen.load().source)
-    written = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
-    print(summary_text(written, options.out))
+    info, new = embed_to_folder(sources, chosen.load, options.out, ShardingSettings.of(options))
+    print(summary_text(info, new, options.out))
     return 0
 
 
-def summary_text(written: WrittenVectors, out: Path) -> str:
-    """Say how many vectors there are, and what has none."""
-    info = written.info
+def summary_text(info: VectorsInfo, new: int, out: Path) -> str:
+    """Say how many vectors there are, how many of them are new, and what has none."""
     images, failed = info.images or 0, info.failed or 0
     lines = [f"{images - failed:,} vectors of {info.dim:,} numbers in {counted(info.shards or 0, 'file')}, in {out}"]
-    if written.new < images:
-        lines.append(f"{images - written.new:,} images were embedded already")
+    if new < images:
+        lines.append(f"{images - new:,} images were embedded already")
     if failed:
         lines.append(f"could not be read: {failed:,}")
     if info.skipped:

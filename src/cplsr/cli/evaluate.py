@@ -129,7 +129,7 @@ def snapshot_notes(
     backbone: cplsr.Backbone, targets: dict[str, cplsr.Domain], settings: EpisodeSettings, shared: dict[str, Any]
 ) -> list[str]:
     """Say for every run and target what choosing the epoch there would have been worth."""
-    from cplsr.evaluation.snapshots import measure_snapshots
+    from cplsr.evaluation.evaluate import measure_snapshots
 
     runs = shared["adapters"]
     if not runs:

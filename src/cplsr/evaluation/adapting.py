@@ -20,14 +20,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
-from numpy import ndarray
 from torch import Tensor
 
 from cplsr.adapters.attach import attached
 from cplsr.adapters.full import Full
 from cplsr.adapters.store import read_adapter_info
 from cplsr.backbones.backbone import Backbone
-from cplsr.data.decoded_images import decoded_images
+from cplsr.data.decoded_images import DecodedImages, decoded_images
 from cplsr.data.domain import Domain
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.episodes.sampling import Episodes
@@ -154,9 +153,13 @@ def measure_adaptation(
     `settings` those of the evaluation whose episodes these are, with the first kind of queries; the cache also keeps
     finished episodes.
     """
-    settings, left_out = _adaptable(request, settings or EpisodeSettings())
-    if settings is None:
+    settings = settings or EpisodeSettings()
+    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
+    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
+    shots = tuple(shot for shot in settings.shots if shot not in reasons)
+    if not shots:
         return Adapted(request, (), (), {}, left_out)
+    settings = replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes))
     models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None)] if request.frozen else []
     models += [(name, read_adapter_info(source)) for name, source in adapters]
     logs = None if cache is None else cache.folder.with_name("adaptations")
@@ -167,7 +170,7 @@ def measure_adaptation(
         with warnings.catch_warnings(action="ignore"):  # the evaluation warns of unreadable images and small classes
             embeddings = embed_domain(backbone, domain, batch_size=batch_size, workers=workers, cache=cache)
             drawn, _ = draw_episodes(embeddings, target, settings)
-        pictures = _Pictures.of(domain, embeddings, drawn.values(), backbone.image_size, workers)
+        pictures = _pictures(domain, embeddings, drawn.values(), backbone.image_size, workers)
         adapting = [
             AdaptingContender(
                 f"{name}+{request.method}", embeddings, None if info is None else info.shot,
@@ -185,16 +188,6 @@ def measure_adaptation(
     return Adapted(request, tuple(rows), tuple(paired), means, left_out)
 
 
-def _adaptable(request: AdaptationRequest, settings: EpisodeSettings) -> tuple[EpisodeSettings | None, tuple[str, ...]]:
-    """The first episodes of the shots that can be adapted on, `None` where none can, and why the others cannot."""
-    reasons = {shot: why for shot in settings.shots if (why := request.adaptation.why_not(float(shot)))}
-    left_out = tuple(f"{shot}-shot: {why}" for shot, why in reasons.items())
-    shots = tuple(shot for shot in settings.shots if shot not in reasons)
-    if not shots:
-        return None, left_out
-    return replace(settings, shots=shots, episodes=min(request.episodes, settings.episodes)), left_out
-
-
 @dataclass(frozen=True)
 class AdaptingContender(Contender):
     """A model that adapts on every support set before it answers the queries.
@@ -202,7 +195,7 @@ class AdaptingContender(Contender):
     Attributes:
         info: The stored adapter that is adapted; with `None` the frozen backbone is.
         settings: What the episodes were drawn with.
-        pictures: The pixels of all images that the episodes hold.
+        pictures: The pixels of all images that the episodes hold, by their numbers there.
         logs: The folder where finished episodes are looked up and kept; `None` keeps none.
         seconds: How long each episode took that was answered so far.
     """
@@ -212,7 +205,7 @@ class AdaptingContender(Contender):
     info: AdapterInfo | None
     request: AdaptationRequest
     settings: EpisodeSettings
-    pictures: _Pictures
+    pictures: DecodedImages
     logs: Path | None
     seconds: list[float] = field(default_factory=list)
 
@@ -226,7 +219,7 @@ class AdaptingContender(Contender):
             bar.update(min(len(log), len(episodes)))
             for number in range(len(log), len(episodes)):
                 start = time.perf_counter()
-                support = self.pictures.take(episodes.support[number])
+                support = self.pictures.take(episodes.support[number]).unflatten(0, (episodes.way, episodes.shot))
                 query = self.pictures.take(episodes.asked[number])
                 generator = numbered_generator(self.settings.seed, number, Stream.ADAPTATIONS)
                 answers = predictions(self.backbone, self.request.adaptation, support, query, generator)
@@ -251,7 +244,7 @@ class AdaptingContender(Contender):
         settings = self.settings
         about = {
             "model": EmbeddingKey.of(self.backbone).folder_name,
-            "domain": self.pictures.domain,
+            "domain": self.pictures.fingerprint,
             "readable": hashlib.sha256(self.embeddings.indices.tobytes()).hexdigest(),
             "method": self.request.method,
             "options": self.request.adaptation.options,
@@ -277,31 +270,16 @@ def predictions(
     return answers
 
 
-@dataclass(frozen=True, eq=False)
-class _Pictures:
-    """Pixels of the images that some episodes hold, by the numbers that the episodes know them by.
-
-    Attributes:
-        domain: The fingerprint of the domain they are of.
-    """
-
-    domain: str
-    pixels: UInt8[ndarray, "images 3 size size"]
-    numbers: Int64[ndarray, "images"]
-
-    @classmethod
-    def of(
-        cls, domain: Domain, embeddings: Embeddings, episodes: Iterable[Episodes], size: int, workers: int | None
-    ) -> _Pictures:
-        """Decode what the episodes hold and nothing else; the decoded images are kept in the cache."""
-        held = [part.reshape(-1) for each in episodes for part in (each.support, each.query)]
-        numbers = np.unique(np.concatenate(held))
-        chosen = domain.select(embeddings.indices[numbers])
-        images = decoded_images(chosen, size, processes=Processes(), workers=workers)
-        if images.unreadable:
-            raise InputError(f"{images.unreadable[0]} of {domain.name} can no longer be read: run the command again")
-        return cls(domain.fingerprint, images.pixels, numbers)
-
-    def take(self, numbers: Int64[ndarray, "*images"]) -> UInt8[Tensor, "*images 3 size size"]:
-        """Copy the images, in the order of the numbers."""
-        return torch.from_numpy(self.pixels[np.searchsorted(self.numbers, numbers)])
+def _pictures(
+    domain: Domain, embeddings: Embeddings, episodes: Iterable[Episodes], size: int, workers: int | None
+) -> DecodedImages:
+    """Decode what the episodes hold and nothing else, by the numbers they know it by; the cache keeps it."""
+    held = [part.reshape(-1) for each in episodes for part in (each.support, each.query)]
+    numbers = np.unique(np.concatenate(held))
+    chosen = domain.select(embeddings.indices[numbers])
+    images = decoded_images(chosen, size, processes=Processes(), workers=workers)
+    if images.unreadable:
+        raise InputError(f"{images.unreadable[0]} of {domain.name} can no longer be read: run the command again")
+    rows = np.full(len(embeddings), -1, dtype=np.int64)
+    rows[numbers] = np.arange(len(numbers))
+    return replace(images, labels=embeddings.labels, fingerprint=domain.fingerprint, rows=rows)

@@ -12,13 +12,14 @@ import json
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64, UInt8
+from jaxtyping import Bool, Float, Float32, Int64
 from numpy import ndarray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as parse_tensors
@@ -69,19 +70,9 @@ class EmbeddingKey:
     @classmethod
     def of(cls, backbone: Backbone) -> EmbeddingKey:
         """The key of a backbone with the adapter that is on it now."""
-        return cls(
-            backbone=backbone.fingerprint,
-            adapter=backbone.adapter_fingerprint or "frozen",
-            image_size=backbone.image_size,
-            pooling=backbone.pooling,
-            position_interpolation=backbone.position_interpolation,
-            precision=backbone.precision,
-            mean=tuple(backbone.mean),
-            std=tuple(backbone.std),
-            pooled_layers=backbone.pooled_layers if backbone.pooling == "depth" else (),
-            views=backbone.views,
-            source=backbone.source,
-        )
+        told: dict[str, Any] = {**backbone.description()}
+        own = {field.name: told[field.name] for field in fields(cls) if field.name in told}
+        return cls(backbone=backbone.fingerprint, adapter=backbone.adapter_fingerprint or "frozen", **own)
 
     def require(self, model: Mapping[str, Any], folder: Path) -> None:
         """Refuse the vectors in a folder if they were made by another model, and say what differs."""
@@ -180,9 +171,8 @@ class EmbeddingCache:
 
     def write(self, key: EmbeddingKey, identities: Sequence[str], vectors: Float32[ndarray, "images dim"]) -> None:
         """Add embeddings. A disk that is full or not writable is a warning: the caller has its embeddings already."""
-        content = tensor_bytes(
-            {"images": digests_of(identities), "embeddings": np.ascontiguousarray(vectors, key.number_format)}
-        )
+        images = np.frombuffer(b"".join(digests_of(identities)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        content = tensor_bytes({"images": images, "embeddings": np.ascontiguousarray(vectors, key.number_format)})
         folder = self.folder / key.folder_name
         try:
             if not (folder / SETTINGS).is_file():
@@ -212,9 +202,8 @@ class CachedRows:
     def __init__(self, cache: EmbeddingCache, key: EmbeddingKey, identities: Sequence[str], dim: int) -> None:
         self._cache, self._key, self._identities, self._dim = cache, key, identities, dim
         self._files = sorted((cache.folder / key.folder_name).glob(SHARDS))
-        self._digests = digests_of(identities)
-        self._shard = self._places()
-        self._open = lru_cache(SHARDS_HELD)(self._rows_of)
+        self._shard, self._row = self._places()
+        self._open = lru_cache(SHARDS_HELD)(lambda number: read_shard(self._files[number], dim))
         self._unkept: dict[int, Float32[ndarray, "dim"]] = {}
 
     @property
@@ -225,15 +214,13 @@ class CachedRows:
     def read(self, indices: Int64[ndarray, "some"]) -> tuple[Bool[ndarray, "some"], Float32[ndarray, "some dim"]]:
         """Which of these images are known after all, and their embeddings; the other rows hold no meaning."""
         vectors = np.empty((len(indices), self._dim), dtype=np.float32)
-        row_in_shard = np.full(len(indices), -1)
+        known = np.zeros(len(indices), dtype=bool)
         shards = self._shard[indices]
         for number in np.unique(shards[shards >= 0]).tolist():
-            rows, kept = self._open(number)
-            places = np.flatnonzero(shards == number)
-            row_in_shard[places] = [rows.get(digest.tobytes(), -1) for digest in self._digests[indices[places]]]
-            places = places[row_in_shard[places] >= 0]
-            vectors[places] = kept[row_in_shard[places]]
-        return row_in_shard >= 0, vectors
+            if (kept := self._open(number)) is not None:
+                places = np.flatnonzero(shards == number)
+                known[places], vectors[places] = True, kept[self._row[indices[places]]]
+        return known, vectors
 
     def add(
         self, indices: Int64[ndarray, "some"], vectors: Float32[ndarray, "some dim"]
@@ -252,29 +239,22 @@ class CachedRows:
             self._cache.write(self._key, identities, np.stack(list(self._unkept.values())))
         self._unkept.clear()
 
-    def _rows_of(self, number: int) -> tuple[dict[bytes, int], ndarray]:
-        shard = read_shard(self._files[number], self._dim)
-        if shard is None:
-            return {}, np.empty((0, self._dim), dtype=np.float32)
-        digests, vectors = shard
-        return {digest.tobytes(): row for row, digest in enumerate(digests)}, vectors
-
-    def _places(self) -> Int64[ndarray, "images"]:
-        """The number of the shard that has each image; -1 where none has."""
-        numbers: dict[bytes, int] = dict.fromkeys((digest.tobytes() for digest in self._digests), -1)
+    def _places(self) -> Int64[ndarray, "2 images"]:
+        """The number of the shard that has each image, and its row there; -1 where none has."""
+        wanted = digests_of(self._identities)
+        places = dict.fromkeys(wanted, (-1, -1))
         for number, file in enumerate(self._files):
             try:
-                with safe_open(file, framework="numpy") as tensors:  # only what tells the images apart is read
-                    digests = [digest.tobytes() for digest in tensors.get_tensor("images")]
+                digests = _digests_in(file)
             except (OSError, SafetensorError, KeyError):
                 read_shard(file, self._dim)  # which says what is wrong, and removes what is damaged
                 continue
-            numbers.update((digest, number) for digest in digests if digest in numbers)
-        return np.array([numbers[digest.tobytes()] for digest in self._digests], dtype=np.int64)
+            places.update((digest, (number, row)) for row, digest in enumerate(digests) if digest in places)
+        return np.array([places[digest] for digest in wanted], dtype=np.int64).reshape(-1, 2).T
 
 
-def read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Float[ndarray, "images dim"]] | None:
-    """Identities' digests and embeddings of a shard; `None`, and the file removed, where it is damaged."""
+def read_shard(file: Path, dim: int) -> Float[ndarray, "images dim"] | None:
+    """The embeddings of a shard; `None`, and the file removed, where it is damaged."""
     try:
         content = file.read_bytes()
     except FileNotFoundError:  # cleared by another process a moment ago
@@ -283,13 +263,10 @@ def read_shard(file: Path, dim: int) -> tuple[UInt8[ndarray, "images bytes"], Fl
         warnings.warn(f"cached embeddings in {file} cannot be read and are made again: {error}", stacklevel=3)
         return None
     if _checksum(content) == file.stem:
-        try:
-            tensors = parse_tensors(content)
-        except (SafetensorError, KeyError):
-            tensors = {}
-        vectors = tensors.get("embeddings")
-        if vectors is not None and vectors.ndim == 2 and vectors.shape[1] == dim:
-            return tensors["images"], vectors
+        with suppress(SafetensorError, KeyError):
+            vectors = parse_tensors(content)["embeddings"]
+            if vectors.ndim == 2 and vectors.shape[1] == dim:
+                return vectors
     warnings.warn(f"cached embeddings in {file} are damaged and are made again", stacklevel=3)
     file.unlink(missing_ok=True)
     return None
@@ -303,12 +280,9 @@ def _describe(folder: Path) -> CachedModel:
     images: set[bytes] = set()
     files = size = 0
     for file in folder.glob(SHARDS):
-        try:
-            digests = parse_tensors(file.read_bytes())["images"]
-        except (OSError, SafetensorError, KeyError):
-            continue
-        images.update(digest.tobytes() for digest in digests)
-        files, size = files + 1, size + file.stat().st_size
+        with suppress(OSError, SafetensorError, KeyError):
+            images.update(_digests_in(file))
+            files, size = files + 1, size + file.stat().st_size
     return CachedModel(settings, len(images), files, size)
 
 
@@ -316,10 +290,13 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def digests_of(identities: Sequence[str]) -> UInt8[ndarray, "images bytes"]:
+def digests_of(identities: Sequence[str]) -> list[bytes]:
     """What shards know images by."""
-    digests = b"".join(
-        hashlib.blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES).digest()
-        for identity in identities
-    )
-    return np.frombuffer(digests, dtype=np.uint8).reshape(len(identities), DIGEST_BYTES)
+    texts = (identity.encode("utf-8", "surrogateescape") for identity in identities)
+    return [hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
+
+
+def _digests_in(file: Path) -> list[bytes]:
+    """The same of a shard; no more of it is read."""
+    with safe_open(file, framework="numpy") as tensors:
+        return [digest.tobytes() for digest in tensors.get_tensor("images")]

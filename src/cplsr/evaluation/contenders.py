@@ -75,6 +75,42 @@ class TargetResults:
     calibration: list[CalibrationRow] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
+    def add(
+        self, contender: Contender, target: str, shot: int, settings: EpisodeSettings, scores: EpisodeScores
+    ) -> None:
+        """Take what the answers of a contender came to at one shot."""
+        head = contender.head if isinstance(contender, HeadContender) else None
+        interval = mean_interval(100 * scores.accuracies)
+        self.rows.append(
+            AccuracyRow(
+                method=contender.name,
+                target=target,
+                shot=shot,
+                way=settings.way,
+                query=settings.query,
+                episodes=settings.episodes,
+                seed=settings.seed,
+                train_shot=contender.train_shot,
+                accuracy=interval.mean,
+                ci95=interval.half_width,
+                together=head is not None and head.together,
+                queries=settings.queries[0],
+            )
+        )
+        if scores.confusion is not None:
+            asked = np.flatnonzero(scores.confusion.sum(axis=1))
+            counts = scores.confusion[np.ix_(asked, asked)]
+            classes = tuple(contender.embeddings.classes[label] for label in asked)
+            shares = tuple(recall(counts).tolist())
+            self.confusion.append(
+                ConfusionRow(contender.name, target, shot, classes, tuple(map(tuple, counts.tolist())), shares)
+            )
+        temperature = contender.temperature if isinstance(contender, HeadContender) else None
+        if scores.calibration is not None and temperature is not None:
+            error = expected_calibration_error(scores.calibration)
+            bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
+            self.calibration.append(CalibrationRow(contender.name, target, shot, temperature, error, bins))
+
 
 def target_sampler(images: Embeddings | Domain, target: str, shot: int, settings: EpisodeSettings) -> EpisodeSampler:
     """What draws the episodes of a target at one shot, with the first kind of queries, if it has images enough."""
@@ -128,7 +164,7 @@ def measure_contenders(
                 if not match_shot or contender.train_shot in (None, shot):
                     scores = contender.scores(episodes, scoring)
                     percent = 100 * scores.accuracies
-                    _add_rows(results, contender, target, shot, settings, scores)
+                    results.add(contender, target, shot, settings, scores)
                     if shot in reference:
                         difference, wins = paired_difference(percent, reference[shot])
                         names = contender.name, contenders[0].name
@@ -136,44 +172,3 @@ def measure_contenders(
                     reference.setdefault(shot, percent)
                 bar.update()
     return results
-
-
-def _add_rows(
-    results: TargetResults,
-    contender: Contender,
-    target: str,
-    shot: int,
-    settings: EpisodeSettings,
-    scores: EpisodeScores,
-) -> None:
-    head = contender.head if isinstance(contender, HeadContender) else None
-    interval = mean_interval(100 * scores.accuracies)
-    results.rows.append(
-        AccuracyRow(
-            method=contender.name,
-            target=target,
-            shot=shot,
-            way=settings.way,
-            query=settings.query,
-            episodes=settings.episodes,
-            seed=settings.seed,
-            train_shot=contender.train_shot,
-            accuracy=interval.mean,
-            ci95=interval.half_width,
-            together=head is not None and head.together,
-            queries=settings.queries[0],
-        )
-    )
-    if scores.confusion is not None:
-        asked = np.flatnonzero(scores.confusion.sum(axis=1))
-        counts = scores.confusion[np.ix_(asked, asked)]
-        classes = tuple(contender.embeddings.classes[label] for label in asked)
-        shares = tuple(recall(counts).tolist())
-        results.confusion.append(
-            ConfusionRow(contender.name, target, shot, classes, tuple(map(tuple, counts.tolist())), shares)
-        )
-    temperature = contender.temperature if isinstance(contender, HeadContender) else None
-    if scores.calibration is not None and temperature is not None:
-        error = expected_calibration_error(scores.calibration)
-        bins = tuple(CalibrationBin(*values) for values in bin_means(scores.calibration).tolist())
-        results.calibration.append(CalibrationRow(contender.name, target, shot, temperature, error, bins))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,16 +19,14 @@ from torch import Tensor
 
 from cplsr.adapters.attach import detach
 from cplsr.adapters.store import load_adapter
+from cplsr.backbones.backbone import Backbone
 from cplsr.data.decode import DecodedBatch, decode
+from cplsr.data.decoded_images import DecodedImages
+from cplsr.data.domain import Domain
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import CachedRows, EmbeddingCache, EmbeddingKey
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.decoded_images import DecodedImages
-    from cplsr.data.domain import Domain
-    from cplsr.processes import Processes
-    from cplsr.records.adapter import AdapterInfo
+from cplsr.processes import Processes
+from cplsr.records.adapter import AdapterInfo
 
 IMAGES_PER_TURN = 512
 """Decoded images that are held while several models take turns, since putting an adapter on has its price."""
@@ -88,27 +89,9 @@ class Embeddings:
         return replace(self, vectors=self.vectors[rows], labels=self.labels[rows], indices=indices, groups=groups)
 
 
-def embed_domain(
-    backbone: Backbone,
-    domain: Domain,
-    *,
-    batch_size: int = 64,
-    workers: int | None = None,
-    strict: bool = False,
-    cache: EmbeddingCache | None = None,
-) -> Embeddings:
-    """Embed every image of a domain with the backbone and the adapter that is on it.
-
-    Args:
-        backbone: The backbone, with or without an adapter.
-        domain: The images.
-        batch_size: Images that are embedded at a time.
-        workers: Processes that decode images; `None` takes as many as suit the machine.
-        strict: An image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
-        cache: Where embeddings are looked up and kept; `None` computes all of them and keeps none.
-    """
-    models = [nullcontext]
-    return embed_many(backbone, domain, models, batch_size=batch_size, workers=workers, strict=strict, cache=cache)[0]
+def embed_domain(backbone: Backbone, domain: Domain, **options: Any) -> Embeddings:
+    """Embed every image of a domain with the backbone and the adapter that is on it; options as for `embed_many`."""
+    return embed_many(backbone, domain, [nullcontext], **options)[0]
 
 
 def embed_many(
@@ -121,24 +104,44 @@ def embed_many(
     strict: bool = False,
     cache: EmbeddingCache | None = None,
 ) -> list[Embeddings]:
-    """Do what `embed_domain` does for each of several models: an image is decoded once, if any of them lacks it.
+    """Embed every image of a domain by each of several models: it is decoded once, if any of them lacks it.
 
     A model is entered once to look up what the cache holds for it, and again for each turn of decoded images that it
     lacks; what it warns of is said the first time only.
+
+    Args:
+        backbone: What becomes each of the models.
+        domain: The images.
+        models: The backbone as it is, or with something on it.
+        batch_size: Images that are embedded at a time.
+        workers: Processes that decode images; `None` takes as many as suit the machine.
+        strict: An image that cannot be read is an error; else it is left out, named in `failed`, and a warning.
+        cache: Where embeddings are looked up and kept; `None` computes all of them and keeps none.
     """
     shares = [_Share(backbone, domain, model, cache) for model in models]
     wanted = np.flatnonzero(np.any([share.missing for share in shares], axis=0)) if shares else np.empty(0, np.int64)
+    if len(wanted) == 0:
+        return [share.embeddings([]) for share in shares]
     failed: list[tuple[int, str]] = []
+    decoding = partial(decode, domain, backbone.image_size, strict=strict, description=f"embedding {domain.name}")
+    batches = decoding(indices=wanted, batch_size=batch_size, workers=workers)
+    at_once = math.ceil(IMAGES_PER_TURN / batch_size) if len(models) > 1 else 1
     try:
-        at_once = IMAGES_PER_TURN if len(models) > 1 else 1
-        for turn in _turns(backbone, domain, wanted, batch_size, workers, strict, at_once):
-            failed += [failure for batch in turn for failure in batch.failed]
-            for share in shares:
-                share.embed(turn)
+        with closing(batches):  # type: ignore[type-var]
+            while turn := list(islice(batches, at_once)):
+                failed += [failure for batch in turn for failure in batch.failed]
+                for share in shares:
+                    share.embed(turn)
     finally:
         for share in shares:
             share.keep()
-    _warn_of_failed(domain, failed)
+    if failed:
+        index, reason = failed[0]
+        warnings.warn(
+            f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
+            f"the first is {domain.image_name(index)}: {reason}",
+            stacklevel=3,
+        )
     return [share.embeddings(failed) for share in shares]
 
 
@@ -183,38 +186,6 @@ def in_batches(numbers: Int64[ndarray, "images"]) -> list[Int64[ndarray, "some"]
     return np.split(numbers, range(BATCH, len(numbers), BATCH))
 
 
-def _turns(
-    backbone: Backbone,
-    domain: Domain,
-    wanted: ndarray,
-    batch_size: int,
-    workers: int | None,
-    strict: bool,
-    at_once: int,
-) -> Iterator[list[DecodedBatch]]:
-    """Decoded batches, as many together as hold `at_once` images."""
-    if len(wanted) == 0:
-        return
-    batches = decode(
-        domain,
-        backbone.image_size,
-        indices=wanted,
-        batch_size=batch_size,
-        workers=workers,
-        strict=strict,
-        description=f"embedding {domain.name}",
-    )
-    turn: list[DecodedBatch] = []
-    with closing(batches):  # type: ignore[type-var]
-        for batch in batches:
-            turn.append(batch)
-            if sum(len(held.indices) for held in turn) >= at_once:
-                yield turn
-                turn = []
-        if turn:
-            yield turn
-
-
 class _Share:
     """What one model knows of a domain's images, and what it has still to embed."""
 
@@ -235,14 +206,13 @@ class _Share:
 
     def embed(self, turn: list[DecodedBatch]) -> None:
         """Embed those of the decoded images that were missing."""
-        lacking = [(batch, np.flatnonzero(self.missing[batch.indices])) for batch in turn]
-        if not any(len(rows) for _, rows in lacking):
+        lacking = [(batch, rows) for batch in turn if len(rows := np.flatnonzero(self.missing[batch.indices]))]
+        if not lacking:
             return
         with quietly(self._model):  # what it warns of was said when the cache was looked up
             for batch, rows in lacking:
-                if len(rows):
-                    whole = len(rows) == len(batch.indices)
-                    self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
+                whole = len(rows) == len(batch.indices)
+                self._take(batch.indices[rows], batch.pixels if whole else batch.pixels[torch.from_numpy(rows)])
 
     def _take(self, indices: Int64[ndarray, "batch"], pixels: Tensor) -> None:
         domain = self._domain
@@ -273,14 +243,4 @@ class _Share:
             flags=domain.flags,
             failed=own,
             new=int(self.missing.sum()) - len(own),
-        )
-
-
-def _warn_of_failed(domain: Domain, failed: list[tuple[int, str]]) -> None:
-    if failed:
-        index, reason = failed[0]
-        warnings.warn(
-            f"{len(failed)} of {len(domain)} images of {domain.name} cannot be read and are left out, "
-            f"the first is {domain.image_name(index)}: {reason}",
-            stacklevel=4,
         )

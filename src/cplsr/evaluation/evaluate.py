@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from cplsr.adapters.store import read_adapter_info
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.domain import Domain
 from cplsr.environment import versions
 from cplsr.episodes.heads import Head, make_head
 from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Embeddings, Model, embed_many, stored_adapter
+from cplsr.evaluation.embed import Model, embed_many, stored_adapter
 from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
-from cplsr.records.results import FROZEN, Results, TargetData
+from cplsr.records.results import FROZEN, Results, SnapshotRow, TargetData
+from cplsr.records.run import SNAPSHOTS
 from cplsr.settings.episodes import EpisodeSettings
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.domain import Domain
 
 
 def evaluate(
@@ -67,14 +66,25 @@ def evaluate(
     stored = [(name, read_adapter_info(source)) for name, source in adapters]
     chosen = [head.with_parts(backbone.embedding_parts) for head in _heads(heads, settings)]
     _check_request(backbone, targets, stored, chosen, settings, match_shot)
-    models: list[Model] = [nullcontext, *(partial(stored_adapter, backbone, info) for _, info in stored)]
+    models: list[tuple[str, AdapterInfo | None]] = [(FROZEN, None), *stored]
+    contexts: list[Model] = [nullcontext, *(partial(stored_adapter, backbone, info) for _, info in stored)]
     embed = partial(embed_many, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
     measured: list[list[TargetResults]] = []  # for each target balanced and unbalanced queries
     data: dict[str, TargetData] = {}
     flags = [flag for name, info in stored for flag in other_than_trained(name, info, backbone, "evaluated")]
     for target, domain in targets.items():
-        frozen, *adapted = embed(domain, models)
-        contenders = _contenders(backbone, frozen, zip(stored, adapted, strict=True), chosen, settings)
+        frozen, *_ = embedded = embed(domain, contexts)
+        contenders = [
+            HeadContender(
+                name=method_name(model, backbone, head, settings),
+                embeddings=embeddings,
+                train_shot=None if info is None else info.shot,
+                head=head,
+                trained_temperature=None if info is None else info.temperature,
+            )
+            for (model, info), embeddings in zip(models, embedded, strict=True)
+            for head in chosen
+        ]
         measure = partial(evaluate_embeddings, contenders, target=target, match_shot=match_shot)
         measured.append([measure(settings=each) for each in settings.by_queries])
         data[target] = describe_data(domain, frozen)
@@ -100,20 +110,28 @@ def _joined(measured: Sequence[TargetResults]) -> Results:
     )
 
 
-def _contenders(
-    backbone: Backbone,
-    frozen: Embeddings,
-    adapted: Iterable[tuple[tuple[str, AdapterInfo], Embeddings]],
-    heads: Sequence[Head],
-    settings: EpisodeSettings,
-) -> list[Contender]:
-    models: list[tuple[str, Embeddings, int | None, float | None]] = [(FROZEN, frozen, None, None)]
-    models += [(name, embeddings, info.shot, info.temperature) for (name, info), embeddings in adapted]
-    return [
-        HeadContender(method_name(name, backbone, head, settings), embeddings, shot, head, temperature)
-        for name, embeddings, shot, temperature in models
-        for head in heads
-    ]
+def measure_snapshots(
+    backbone: Backbone, targets: dict[str, Domain], run: str | Path, head: str = Prototypes.name, **options: Any
+) -> tuple[SnapshotRow, ...]:
+    """Measure every snapshot of a run on every target, with one head and the other options of `evaluate`.
+
+    It tells what choosing the epoch on the target is worth. Nobody may choose so, for a target's labels are what is to
+    be predicted; published figures are often chosen so all the same, and the difference between the best snapshot and
+    the last shows by how much that flatters.
+    """
+    folder = Path(run).expanduser() / SNAPSHOTS
+    kept = {path.name: path for path in sorted(folder.glob("*")) if path.name.isdigit()}
+    if not kept:
+        raise InputError(
+            f"{run} has no {SNAPSHOTS}/, of which the best on the target could be told: train with --snapshots"
+        )
+    results = evaluate(backbone, targets, adapters=list(kept.items()), heads=[head], **options)
+    episodes = ((row.method.partition(" ")[0], row) for row in results.rows)  # without what it was read with
+    return tuple(
+        SnapshotRow(int(episode), row.target, row.shot, row.accuracy, row.ci95)
+        for episode, row in episodes
+        if episode in kept
+    )
 
 
 def evaluate_embeddings(

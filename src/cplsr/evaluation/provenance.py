@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cplsr.backbones.backbone import Backbone
+from cplsr.data.domain import Domain
+from cplsr.episodes.heads import Head
 from cplsr.episodes.prototypes import TEMPERATURE
+from cplsr.evaluation.embed import Embeddings
 from cplsr.evaluation.intervals import Z95
-
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-    from cplsr.data.domain import Domain
-    from cplsr.episodes.heads import Head
-    from cplsr.evaluation.embed import Embeddings
-    from cplsr.records.adapter import AdapterInfo
-    from cplsr.records.results import EvaluationSettings, TargetData
-    from cplsr.settings.episodes import EpisodeSettings
+from cplsr.records.adapter import AdapterInfo
+from cplsr.records.results import EvaluationSettings, TargetData
+from cplsr.settings.episodes import EpisodeSettings
 
 
 def other_than_trained(name: str, info: AdapterInfo, backbone: Backbone, done: str) -> list[str]:

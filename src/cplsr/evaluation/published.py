@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, final
 
+import msgspec
+
 from cplsr.data.catalog import ALL, CATALOG, Expected
 from cplsr.errors import InputError
 from cplsr.records.estimate import Estimate
@@ -95,20 +97,9 @@ def published_table(name: str) -> PublishedTable:
         raise InputError(f"there is no table {name!r}: give {', '.join(TABLES[:-1])} or {TABLES[-1]}")
     file = importlib.resources.files("cplsr.evaluation") / "published_tables" / f"{name}.toml"
     content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    targets = tuple(content["targets"])
-    rows = tuple(
-        PublishedRow(
-            system=row["system"],
-            shot=row["shot"],
-            cells={target: Estimate(*cell) for target, cell in zip(targets, row["cells"], strict=True)}
-            if "cells" in row
-            else {},
-            average=row["average"],
-            architecture=row.get("architecture"),
-        )
-        for row in content["rows"]
-    )
-    return PublishedTable(name, content["title"], content["base"], targets, rows, tuple(content["notes"]))
+    for row in content["rows"]:
+        row["cells"] = dict(zip(content["targets"], row["cells"], strict=True)) if "cells" in row else {}
+    return msgspec.convert({"name": name, **content}, PublishedTable)
 
 
 def benchmark_target(*names: str) -> str | None:

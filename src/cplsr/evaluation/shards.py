@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from cplsr.backbones.backbone import Backbone
 from cplsr.data.domain import Domain, numbered
 from cplsr.data.listing import skipped_message
 from cplsr.data.parts import Part, Parts
@@ -32,10 +33,7 @@ from cplsr.progress import no_progress, progress_bar
 from cplsr.records.vectors import INDEX, VectorsInfo
 from cplsr.settings.engine import ShardingSettings
 
-if TYPE_CHECKING:
-    from cplsr.backbones.backbone import Backbone
-
-Loader = Callable[[], "Backbone"]
+Loader = Callable[[], Backbone]
 """Loads the model, in whatever process: importable, hashable, equal to its copies."""
 
 
@@ -60,18 +58,15 @@ class ShardOutcome:
     new: bool
 
 
-@dataclass(frozen=True)
-class WrittenVectors:
-    """What a folder of vectors holds, and how many of the images were embedded now."""
-
-    info: VectorsInfo
-    new: int
-
-
-def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings) -> WrittenVectors:
+def embed_to_folder(
+    sources: Sequence[Parts], load: Loader, out: Path, settings: ShardingSettings
+) -> tuple[VectorsInfo, int]:
     """Embed all images of some sources and write their vectors to a folder, or finish what was begun there.
 
     Classes of one name are one class. The model is loaded once in every process.
+
+    Returns:
+        What the folder holds, and how many of the images were embedded now.
 
     Raises:
         InputError: The folder holds vectors of another model, or was cut otherwise; or an image cannot be read and
@@ -93,7 +88,12 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
         remove_leftovers(out)
         info.write(out)
         done: list[ShardOutcome] = []
-        jobs = _jobs(sources, tuple(info.classes), load, key, out, settings)
+        parts: Iterator[Part] = (
+            part if list(source.classes) == info.classes else partial(_renumbered, part, tuple(info.classes))
+            for source in sources
+            for part in source.parts(settings.shard_images)
+        )
+        jobs = (ShardJob(number, part, load, key, out, settings) for number, part in enumerate(parts))
         with progress_bar(sum(source.images for source in sources), "embedding") as bar:
             for ended in _engine(jobs, settings):
                 if ended.result is None:
@@ -109,7 +109,7 @@ def embed_to_folder(sources: Sequence[Parts], load: Loader, out: Path, settings:
             raise InputError(skipped_message(out, skipped))
         info = replace(info, skipped=skipped, shards=len(done), images=images, failed=sum(p.failed for p in done))
         info.write(out)
-    return WrittenVectors(info, sum(part.images for part in done if part.new))
+    return info, sum(part.images for part in done if part.new)
 
 
 def _check_begun(out: Path, info: VectorsInfo, key: EmbeddingKey) -> None:
@@ -128,22 +128,6 @@ def _check_begun(out: Path, info: VectorsInfo, key: EmbeddingKey) -> None:
                 f"{out} was made with --{name.replace('_', '-')} {getattr(begun, name)}, not {getattr(info, name)}: "
                 "give the same, or another --out"
             )
-
-
-def _jobs(
-    sources: Sequence[Parts],
-    classes: tuple[str, ...],
-    load: Loader,
-    key: EmbeddingKey,
-    out: Path,
-    settings: ShardingSettings,
-) -> Iterator[ShardJob]:
-    number = 0
-    for source in sources:
-        for part in source.parts(settings.shard_images):
-            part = part if source.classes == classes else partial(_renumbered, part, classes)
-            yield ShardJob(number, part, load, key, out, settings)
-            number += 1
 
 
 def _renumbered(part: Part, classes: tuple[str, ...]) -> Domain:
@@ -185,7 +169,7 @@ def embed_shard(job: ShardJob) -> ShardOutcome:
     if settings.strict and domain.skipped:
         raise InputError(skipped_message(Path(domain.name), domain.skipped))
     file = shard_file(job.out, job.number)
-    if (old := _whole(file)) is not None and _is_of(old, domain) and not (settings.strict and old.failed):
+    if (old := _kept(file, domain)) is not None and not (settings.strict and old.failed):
         return ShardOutcome(len(domain), len(old.failed), new=False)
     backbone = _model_here(job.load, settings.threads)
     if EmbeddingKey.of(backbone) != job.key:
@@ -219,20 +203,14 @@ def _embed(backbone: Backbone, domain: Domain, job: ShardJob) -> VectorShard:
     )
 
 
-def _whole(file: Path) -> VectorShard | None:
-    """The shard that is there already, if it is undamaged."""
+def _kept(file: Path, domain: Domain) -> VectorShard | None:
+    """The shard that is there already, if it is undamaged and of just these images."""
     try:
-        return VectorShard.read(file)
+        old = VectorShard.read(file)
     except InputError:
         return None
-
-
-def _is_of(shard: VectorShard, domain: Domain) -> bool:
-    """Whether a shard is of just these images."""
-    return (
-        (shard.identities, shard.groups, shard.skipped) == (domain.identities, _groups(domain), domain.skipped)
-        and np.array_equal(shard.labels, domain.labels)
-    )  # fmt: skip
+    same = (old.identities, old.groups, old.skipped) == (domain.identities, _groups(domain), domain.skipped)
+    return old if same and np.array_equal(old.labels, domain.labels) else None
 
 
 def _groups(domain: Domain) -> tuple[Any, ...] | None:

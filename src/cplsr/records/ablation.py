@@ -96,7 +96,10 @@ class Tuned(TypedDict):
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Record):
     """Rates by row."""
+
+    file: ClassVar = "tuning.json"
+    what: ClassVar = "chosen rates (written by `cplsr ablate`)"
 
     rows: dict[str, Tuned]

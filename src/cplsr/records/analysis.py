@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
-from cplsr.declared import read_record
 from cplsr.errors import InputError
-from cplsr.files import write_json
 from cplsr.records.parts import BackboneInfo, Count, NullIsInfinite, OrInfinite
 from cplsr.records.record import Record
 
@@ -160,8 +158,10 @@ class AnalyzedAdapter(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class _Panels:
+class _Panels(Record):
     """The content of umap.json."""
+
+    what: ClassVar = "part of an analysis (written by `cplsr analyze`)"
 
     panels: tuple[Panel, ...]
 
@@ -207,7 +207,7 @@ class Analysis(Record):
         super().write(path)
         folder = Path(path)
         if self.umap:
-            write_json(folder / self.umap, asdict(_Panels(self.panels)))
+            _Panels(self.panels).write(folder / self.umap)
         for picture in self.attention:
             (folder / picture.file).parent.mkdir(exist_ok=True)
             (folder / picture.file).write_bytes(picture.png)
@@ -216,9 +216,7 @@ class Analysis(Record):
     def read(cls, path: Path | str) -> Analysis:
         """Read a folder: analysis.json and the files that it names."""
         analysis, folder = super().read(path), Path(path)
-        panels: tuple[Panel, ...] = ()
-        if analysis.umap:
-            panels = read_record(_inside(folder, analysis.umap), _Panels, f"part of {cls.what}").panels
+        panels = _Panels.read(_inside(folder, analysis.umap)).panels if analysis.umap else ()
         pictures = tuple(replace(each, png=_png(_inside(folder, each.file))) for each in analysis.attention)
         return replace(analysis, panels=panels, attention=pictures)
 
