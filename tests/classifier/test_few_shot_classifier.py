@@ -241,6 +241,19 @@ def test_unreadable_support_images_are_left_out(backbone, support):
     assert classifier.classes_.tolist() == ["blue", "green", "red"]
 
 
+def test_a_fit_that_fails_leaves_nothing_that_would_answer(classifier, support, query):
+    for file in (support / "red").iterdir():
+        file.write_bytes(b"no")
+
+    with pytest.raises(InputError, match="no image of the class red can be read"):
+        classifier.fit(support)
+
+    for ask in (lambda: classifier.predict(query), lambda: classifier.classes_, classifier.evaluate_support):
+        with pytest.raises(NotFittedError):
+            ask()
+    assert classifier.partial_fit([np.zeros((9, 9, 3), np.uint8)], ["ash"]).classes_.tolist() == ["ash"]
+
+
 def test_the_adapter_is_compared_with_the_frozen_backbone(backbone, support, adapter_folder):
     frozen = FewShotClassifier(backbone, workers=0).fit(support)
     adapted = FewShotClassifier(backbone, adapter_folder, workers=0).fit(support)

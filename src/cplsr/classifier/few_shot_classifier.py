@@ -125,25 +125,34 @@ class FewShotClassifier(ImageAnswers):
         tuning = _asked_tuning(self.tune_on_support)
         if tuning is not None:
             check_tunable(pictures)
-        self.backbone_ = prepared_backbone(
-            self.backbone,
-            self.adapter,
-            image_size=self.image_size,
-            pooling=self.pooling,
-            views=self.views,
-            device=self.device,
-            precision=self.precision,
-        )
-        self.tuned_: dict[str, Any] | None = None
-        support = self._embed_support(pictures, labels)
-        self.head_ = self.new_head()
-        self.frozen_support_ = None if support.frozen is None else support.frozen[:0]
-        self.support_names_: tuple[str, ...] = ()
-        self.skipped_: tuple[tuple[str, str], ...] = ()
-        self._learn(pictures, labels, support)
-        if tuning is not None:
-            self._tune(tuning, pictures)
+        self._forget()
+        try:
+            self.backbone_ = prepared_backbone(
+                self.backbone,
+                self.adapter,
+                image_size=self.image_size,
+                pooling=self.pooling,
+                views=self.views,
+                device=self.device,
+                precision=self.precision,
+            )
+            self.tuned_: dict[str, Any] | None = None
+            support = self._embed_support(pictures, labels)
+            self.head_ = self.new_head()
+            self.frozen_support_ = None if support.frozen is None else support.frozen[:0]
+            self.support_names_: tuple[str, ...] = ()
+            self.skipped_: tuple[tuple[str, str], ...] = ()
+            self._learn(pictures, labels, support)
+            if tuning is not None:
+                self._tune(tuning, pictures)
+        except BaseException:
+            self._forget()  # half of it would answer, wrongly
+            raise
         return self
+
+    def _forget(self) -> None:
+        for learned in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, learned)
 
     def partial_fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn more images, of known or new classes, as in `fit`, but nothing is tuned; what was learned stays."""
