@@ -33,6 +33,10 @@ from cplsr.errors import InputError
 EPISODES_PER_CHUNK = 250
 """Most episodes whose scores are handed out together, the unit of work of a thread."""
 
+PROTOTYPES_TIMES = 5
+"""So many times as many of prototypes, which cost so little that threads would wait for the interpreter as long as they
+compute."""
+
 CHUNK_BYTES = 1 << 25
 """Most that a chunk gathers or looks up, in float32."""
 
@@ -99,7 +103,10 @@ class Scoring:
         elif isinstance(head, ProductHead) and len(self._flat_gram):
             score = self._looked_up
         columns = self._vectors.shape[1] if score == self._gathered else _columns(episodes, head)
-        step = max(1, min(EPISODES_PER_CHUNK, CHUNK_BYTES // (4 * _images(episodes) * columns)))
+        threads = threads or os.cpu_count() or 1
+        share = math.ceil(len(episodes) / threads)
+        most = EPISODES_PER_CHUNK * (PROTOTYPES_TIMES if isinstance(head, Prototypes) else 1)
+        step = max(1, min(most, share, CHUNK_BYTES // (4 * _images(episodes) * columns)))
 
         def chunk(first: int) -> ScoredEpisodes:
             part = episodes[first : first + step]
@@ -284,8 +291,8 @@ def _episodes_at_a_time(numbers: int) -> int:
     return max(1, GATHERED_BYTES // (4 * numbers))
 
 
-def _in_order(chunk: Callable[[int], Result], firsts: range, threads: int | None) -> Iterator[Result]:
-    threads = min(threads or os.cpu_count() or 1, max(1, len(firsts)))
+def _in_order(chunk: Callable[[int], Result], firsts: range, threads: int) -> Iterator[Result]:
+    threads = min(threads, max(1, len(firsts)))
     torch_threads = torch.get_num_threads()
     waiting: deque[Future[Result]] = deque()
     # The products are too small to split; without the limits BLAS and torch would start threads in each of ours.
