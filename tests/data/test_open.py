@@ -1,6 +1,8 @@
 """The one door: which source is opened by whom, and what is said of the others."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,12 @@ def test_folders_and_their_splits(kind: type, tmp_path: Path) -> None:
     assert open_domain(kind(tmp_path), split="val").classes == ("ant",)
     with pytest.raises(InputError, match="does not exist"):
         open_domain(kind(tmp_path), split="test")
+
+
+def test_opening_a_folder_and_reading_its_images_needs_no_torch(tmp_path: Path) -> None:
+    paint(tmp_path / "cow" / "a.png")
+    code = "import sys, cplsr; cplsr.open_domain(sys.argv[1]).reader(0); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_tables(tmp_path: Path) -> None:

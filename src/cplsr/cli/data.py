@@ -106,13 +106,14 @@ def _print(name: str, findings: Sequence[Finding]) -> int:
 
     console = terminal()
     marks = {"good": ("ok ", "green"), "remark": ("see", "yellow"), "bad": ("BAD", "bold red")}
-    lines = Table.grid("", Column(overflow="fold"), padding=(0, 1))
+    console.print(Text(name, style="bold"))
     for finding in findings:
+        lines = Table.grid("", Column(overflow="fold"), padding=(0, 1))
         lines.add_row(Text(*marks[finding.verdict]), Text(finding.text))
         if finding.fix:
             lines.add_row("", Text(f"→ {finding.fix}", style="dim"))
+        console.print(lines)
     usable = all(finding.verdict != "bad" for finding in findings)
-    console.print(Text(name, style="bold"), lines, sep="\n")
     console.print(Text("usable" if usable else "not usable", style="bold"))
     return 0 if usable else UNUSABLE
 

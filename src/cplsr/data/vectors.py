@@ -24,7 +24,6 @@ from cplsr.data.domain import Domain, UnreadableImageError
 from cplsr.errors import InputError
 from cplsr.files import new_file, sealed, unsealed
 from cplsr.records.vectors import INDEX, VectorsInfo
-from cplsr.tensor_file import checksum_of
 
 ONLY_VECTOR = "only its vector is kept, not the image"
 _METADATA = "cplsr"
@@ -56,6 +55,8 @@ class VectorShard:
 
     def write(self, path: Path) -> None:
         """Write it, whole or not at all."""
+        from cplsr.tensor_file import checksum_of  # with torch, which opening a folder of images does not need
+
         tensors = dict(zip(_TENSORS, (self.vectors, self.kept, self.labels), strict=True))
         ready = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items() if tensor is not None}
         content = {
@@ -75,6 +76,8 @@ class VectorShard:
         Raises:
             InputError: The file is missing or damaged.
         """
+        from cplsr.tensor_file import checksum_of
+
         try:
             with safe_open(path, framework="np") as stored:
                 content = unsealed((stored.metadata() or {}).get(_METADATA, "{}"), path)
