@@ -152,7 +152,7 @@ class FewShotClassifier(ImageAnswers):
 
     def _forget(self) -> None:
         for learned in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, learned)
+            self.__dict__.pop(learned)
 
     def partial_fit(self, X: Any, y: Any = None) -> FewShotClassifier:
         """Learn more images, of known or new classes, as in `fit`, but nothing is tuned; what was learned stays."""

@@ -180,8 +180,9 @@ class ImageAnswers(ClassifierMixin, BaseEstimator):
         """A hash of everything the answers depend on besides the image."""
         digest = hashlib.sha256(EmbeddingKey.of(self.backbone_).folder_name.encode())
         head = self.head_
-        learned = (self.classes_.tolist(), head.choice_.head, head.choice_.reading, self.temperature_)
-        digest.update(repr(learned).encode("utf-8", "surrogateescape"))
+        reading = repr(head.choice_.reading).replace(", tilt=0.0", "")  # as before there was one: older runs go on
+        learned = f"({self.classes_.tolist()}, {head.choice_.head}, {reading}, {self.temperature_!r})"
+        digest.update(learned.encode("utf-8", "surrogateescape"))
         digest.update(np.ascontiguousarray(head.support_).tobytes() + head.support_labels_.tobytes())
         return digest.hexdigest()[:32]
 

@@ -104,9 +104,10 @@ class Scoring:
             score = self._looked_up
         columns = self._vectors.shape[1] if score == self._gathered else _columns(episodes, head)
         threads = threads or os.cpu_count() or 1
-        share = math.ceil(len(episodes) / threads)
-        most = EPISODES_PER_CHUNK * (PROTOTYPES_TIMES if isinstance(head, Prototypes) else 1)
-        step = max(1, min(most, share, CHUNK_BYTES // (4 * _images(episodes) * columns)))
+        most = EPISODES_PER_CHUNK
+        if isinstance(head, Prototypes):  # the scores of some others depend on the chunk in their last bits
+            most = min(PROTOTYPES_TIMES * most, math.ceil(len(episodes) / threads))
+        step = max(1, min(most, CHUNK_BYTES // (4 * _images(episodes) * columns)))
 
         def chunk(first: int) -> ScoredEpisodes:
             part = episodes[first : first + step]
