@@ -275,8 +275,14 @@ def test_images_that_come_together_are_answered_as_bd_cspn_answers_them():
         EmbeddingClassifier().fit(*blobs()).seeing_together(queries)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [("auto", 10.0), (3.0, 3.0)])
-def test_a_temperature_that_was_given_holds_for_images_that_come_together(given, wanted):
-    X = np.random.default_rng(5).normal(size=(3, 8))
-    model = EmbeddingClassifier(temperature=given).fit(X, ["ash", "birch", "cedar"])
-    assert model.seeing_together(X + 0.1).temperature_ == wanted
+def test_the_closer_the_examples_the_higher_the_temperature_of_images_that_come_together_unless_it_was_given():
+    X = np.random.default_rng(5).normal(size=(3, 8)) + 1
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    spread = 1 - np.mean([unit[0] @ unit[1], unit[0] @ unit[2], unit[1] @ unit[2]])
+
+    model = EmbeddingClassifier().fit(X, ["ash", "birch", "cedar"])
+    assert model.seeing_together(X + 0.1).temperature_ == pytest.approx(10 / spread)
+    alike = EmbeddingClassifier().fit(np.ones((3, 8)), ["ash", "birch", "cedar"])
+    assert alike.seeing_together(X).temperature_ == 1000
+    given = EmbeddingClassifier(temperature=3.0).fit(X, ["ash", "birch", "cedar"])
+    assert given.seeing_together(X + 0.1).temperature_ == 3

@@ -34,6 +34,9 @@ from cplsr.episodes.heads.ridge import Ridge, fit_ridge
 from cplsr.episodes.prototypes import unit
 from cplsr.errors import InputError
 
+LEAST_SPREAD = 0.01
+"""Images that are closer together than this say nothing of how sure to be."""
+
 
 class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
     """Classify vectors by any head that answers each of them alone; a scikit-learn estimator.
@@ -215,7 +218,8 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """The same classifier for images that come together: `queries`, or many of which these are a sample.
 
         Its classes are found with the help of the queries, by BD-CSPN. That is worth points with one support vector per
-        class, and costs points with more.
+        class, and costs points with more. Nothing can be left out to calibrate on, so the temperature is BD-CSPN's own
+        for cosines that are spread from 0 to 1, and as much higher as they are closer together.
 
         Raises:
             InputError: If a class has more than one support vector, or there are less than two queries.
@@ -223,10 +227,12 @@ class EmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self.check_together(len(queries))
         arrays = (self.read(self.support_), self._known_labels, self.read(self._validated(queries)))
         support, labels, asked = map(torch.from_numpy, arrays)
-        shift, prototypes = rectified(Task(support, labels, asked, int((self.counts_ > 0).sum())))
+        way = int((self.counts_ > 0).sum())
+        shift, prototypes = rectified(Task(support, labels, asked, way))
+        spread = float(spreads_of_classes(support, labels, way, 1))
         other = copy(self)
         other.shift_ = shift.numpy()
-        other.temperature_ = SHARPNESS if self.temperature == "auto" else self.temperature_
+        other.temperature_ = SHARPNESS / max(spread, LEAST_SPREAD) if self.temperature == "auto" else self.temperature_
         other.linear_ = unit(prototypes.numpy()).T, np.zeros(len(prototypes))
         return other
 
