@@ -165,8 +165,8 @@ def request_of(options: Evaluate) -> AdaptationRequest | None:
         )
     from cplsr.methods.registry import METHODS, make_adaptation
 
-    method_options = parse_options(options.method_options, "method", "steps=100")
-    adaptation = make_adaptation(METHODS.find(options.method), method_options)
+    method = METHODS.find(options.method)
+    adaptation = make_adaptation(method, parse_options(options.method_options, "method", "steps=100"))
     if adaptation is None:
         able = [other for other in METHODS if METHODS.find(other).adaptation is not None]
         raise InputError(
