@@ -118,18 +118,7 @@ def analyze(
     chosen, base_name = _choose(domains, base, settings)
     samples = {name: _sample(domain, backbone.image_size, settings) for name, domain in chosen.items()}
     embed = partial(embed_domain, backbone, batch_size=batch_size, workers=workers, strict=strict, cache=cache)
-
-    def look() -> dict[str, _Seen]:
-        with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
-            seen = {}
-            for name, domain in chosen.items():
-                embeddings, (pixels, _), pictures = embed(domain), samples[name], settings.attention_images
-                entropy = attention_entropy(backbone, pixels[: settings.entropy_images])
-                maps = cls_attention(backbone, pixels[:pictures]) if pictures else None
-                seen[name] = _Seen(embeddings, entropy, maps)
-                bar.update()
-            return seen
-
+    look = partial(_look, backbone, chosen, samples, settings, embed)
     seen, adapter, heads = _before_and_after(backbone, stored, adapter_name, look)
     notes = [NOT_ESTIMATED, *_adapter_notes(backbone, stored, settings.cost)]
     notes += _use_same_images(chosen, seen, settings.way)
@@ -146,6 +135,24 @@ def analyze(
         attention=_pictures(samples, seen),
         notes=tuple(notes),
     )
+
+
+def _look(
+    backbone: Backbone,
+    chosen: Mapping[str, Domain],
+    samples: Mapping[str, Sample],
+    settings: AnalysisSettings,
+    embed: Callable[[Domain], Embeddings],
+) -> dict[str, _Seen]:
+    """Embeddings and attention of every domain, with what is on the backbone."""
+    seen = {}
+    with progress_bar(len(chosen), "looking at attention", unit="domain") as bar:
+        for name, domain in chosen.items():
+            embeddings, (pixels, _), pictures = embed(domain), samples[name], settings.attention_images
+            entropy = attention_entropy(backbone, pixels[: settings.entropy_images])
+            seen[name] = _Seen(embeddings, entropy, cls_attention(backbone, pixels[:pictures]) if pictures else None)
+            bar.update()
+    return seen
 
 
 def _described(settings: AnalysisSettings, chosen: Mapping[str, Domain], base_name: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
@@ -20,7 +20,7 @@ from cplsr.episodes.heads.prototypes import Prototypes
 from cplsr.errors import InputError
 from cplsr.evaluation.cache import EmbeddingCache
 from cplsr.evaluation.contenders import Contender, HeadContender, TargetResults, draw_episodes, measure_contenders
-from cplsr.evaluation.embed import Model, embed_many, stored_adapter
+from cplsr.evaluation.embed import Embeddings, Model, embed_many, stored_adapter
 from cplsr.evaluation.provenance import data_flags, describe_data, describe_settings, other_than_trained
 from cplsr.records.adapter import AdapterInfo
 from cplsr.records.results import FROZEN, Results, SnapshotRow, TargetData
@@ -46,8 +46,7 @@ def evaluate(
     Args:
         backbone: The backbone, without an adapter.
         targets: Domains by the name they get in the results.
-        adapters: Name of each, and where it is stored. Each gets rows of its own and paired differences from the
-            frozen backbone.
+        adapters: Name of each, and where it is stored; rows of their own have paired differences from the frozen ones.
         heads: How the embeddings of each of them answer: a name, a name with options (`ridge:penalty=1`) or a head;
             each is a method of its own, such as `frozen ridge penalty=1`. The paper's prototypes go without saying in
             a name and stand first.
@@ -74,17 +73,7 @@ def evaluate(
     flags = [flag for name, info in stored for flag in other_than_trained(name, info, backbone, "evaluated")]
     for target, domain in targets.items():
         frozen, *_ = embedded = embed(domain, contexts)
-        contenders = [
-            HeadContender(
-                name=method_name(model, backbone, head, settings),
-                embeddings=embeddings,
-                train_shot=None if info is None else info.shot,
-                head=head,
-                trained_temperature=None if info is None else info.temperature,
-            )
-            for (model, info), embeddings in zip(models, embedded, strict=True)
-            for head in chosen
-        ]
+        contenders = _contenders(backbone, zip(models, embedded, strict=True), chosen, settings)
         measure = partial(evaluate_embeddings, contenders, target=target, match_shot=match_shot)
         measured.append([measure(settings=each) for each in settings.by_queries])
         data[target] = describe_data(domain, frozen)
@@ -98,6 +87,25 @@ def evaluate(
         data=data,
         flags=tuple(flags),
     )
+
+
+def _contenders(
+    backbone: Backbone,
+    models: Iterable[tuple[tuple[str, AdapterInfo | None], Embeddings]],
+    heads: Sequence[Head],
+    settings: EpisodeSettings,
+) -> list[Contender]:
+    return [
+        HeadContender(
+            name=method_name(model, backbone, head, settings),
+            embeddings=embeddings,
+            train_shot=None if info is None else info.shot,
+            head=head,
+            trained_temperature=None if info is None else info.temperature,
+        )
+        for (model, info), embeddings in models
+        for head in heads
+    ]
 
 
 def _joined(measured: Sequence[TargetResults]) -> Results:
